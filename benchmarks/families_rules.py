@@ -326,7 +326,7 @@ Constants = dict[str, tuple[Any, str, tuple[Any, ...]]]
 
 GOLD_CONSTANTS: Constants = {
     "SCALES": (gold_corrected, "SCALES", SCALES),
-    "CUT_MASS": (gold_corrected, "CUT_MASS", steps_of(gold_corrected.CUT_MASS)),
+    "FAMILIES_PRIOR": (gold_corrected, "FAMILIES_PRIOR", steps_of(gold_corrected.FAMILIES_PRIOR)),
     "TEMPERED_RHO": (gold_corrected, "TEMPERED_RHO", steps_of(gold_corrected.TEMPERED_RHO)),
     "DENSE": (shared_mistakes, "DENSE", steps_of(DENSE)),
 }

@@ -28,7 +28,7 @@ from manyhands import AnnotationTable, DASCClassifier, DawidSkene, cross_predict
 from manyhands.datasets import load_cifar10h, load_cifar10n, load_hotel
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import take_rows
-from manyhands.selection.criteria import PARTED, find_parting
+from manyhands.selection.criteria import CONTRADICTION, find_contradiction
 from manyhands.typing import AnyArray
 
 POOL = 4
@@ -373,14 +373,14 @@ def alarms(by_set: BySet) -> Iterator[list[str]]:
             continue
         given = loaded(PROBLEMS[name]).annotations
         codes = {c["candidate"]: np.array([int(digit) for digit in c["codes"]]) for c in cells}
-        pair = find_parting(codes, given, DawidSkene().fit_predict_proba(given))
+        pair = find_contradiction(codes, given, DawidSkene().fit_predict_proba(given))
         clear = min(pair.agreement_z, pair.information_z)
         yield [
             name + (" (seen)" if name in SEEN else ""),
             str(len(cells)),
             f"{pair.agreeing} against {pair.informing}" if clear > 0 else "none",
             f"{max(clear, 0):.2f}",
-            "raised" if clear > PARTED else "silent",
+            "raised" if clear > CONTRADICTION else "silent",
             f"{parting(cells):.2f}",
             *(f"{100 * whole_regret(cells, CRITERIA[name]):.1f}" for name in ("A+B", "MI")),
         ]

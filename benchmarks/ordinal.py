@@ -149,12 +149,12 @@ def without_severity() -> Iterator[None]:
 @contextmanager
 def without_held_shares() -> Iterator[None]:
     """Estimate the shares of grades as those of names of classes."""
-    kept = confusion_em.HELD
-    confusion_em.HELD = 0.0
+    kept = confusion_em.CLASS_PRIOR_WEIGHT
+    confusion_em.CLASS_PRIOR_WEIGHT = 0.0
     try:
         yield
     finally:
-        confusion_em.HELD = kept
+        confusion_em.CLASS_PRIOR_WEIGHT = kept
 
 
 FITS: dict[str, Callable[[], Any]] = {

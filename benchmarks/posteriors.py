@@ -30,9 +30,9 @@ from manyhands.inference.confusion_em import ConfusionRun, OwnRemoved
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import (
     DEFAULT_EM,
+    LARGEST_RHO,
     PRIOR_MEAN,
     PRIOR_SD,
-    UPPER,
     Dependence,
     exponents,
     residual_correlation,
@@ -616,7 +616,7 @@ def shrunk(case: Case, mean: float, sd: float, upper: float) -> float:
 
 def constants(cases: list[Case]) -> Iterator[str]:
     """Yield the table of rules on the real tables."""
-    ours = (PRIOR_MEAN, PRIOR_SD, UPPER)
+    ours = mean, sd, most = (PRIOR_MEAN, PRIOR_SD, LARGEST_RHO)
     everywhere = {f"{rho} for all tables": (lambda c, rho=rho: rho) for rho in (0.2, 0.25, 0.3)}
     rules: dict[str, Callable[[Case], float]] = {
         "0 (independent; own annotations removed)": lambda c: 0.0,
@@ -626,9 +626,7 @@ def constants(cases: list[Case]) -> Iterator[str]:
         "measured, no prior, at most .5": lambda c: (
             float(np.clip(c.rho, 0, 0.5)) if np.isfinite(c.se) else PRIOR_MEAN
         ),
-        f"**measured, prior N({PRIOR_MEAN}, {PRIOR_SD}²), at most {UPPER}**": lambda c: shrunk(
-            c, *ours
-        ),
+        f"**measured, prior N({mean}, {sd}²), at most {most}**": lambda c: shrunk(c, *ours),
     }
 
     def read(case: Case, rho: float) -> Figures:

@@ -1,8 +1,8 @@
 """manyhands: learning from crowds.
 
-Annotations by many fallible annotators in; a classifier, inferred labels with their uncertainty
-and a profile of every annotator out. Names are imported on first use, so that aggregating labels
-needs no deep-learning stack.
+From the annotations of many fallible annotators it infers labels with their uncertainty and a
+profile of every annotator, and it trains classifiers. Names are imported on first use, so that
+aggregating labels needs no deep-learning stack.
 """
 
 from manyhands import classifiers, inference, ranking

@@ -1,7 +1,7 @@
-"""Codes for programs: of warnings, of actions, and of flags of annotators.
+"""Stable codes of warnings, actions and flags of annotators, for programs.
 
-The words that a person reads beside a code may change, and the code stays. Each is text, so that it
-is compared with text, written as text, and read back from JSON as text.
+The words that a person reads beside a code may change; the code does not. A code is a string, so it
+is compared, written and read from JSON like any other text.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """A code, which is shown as the text that it is."""
+    """A code, shown as its text."""
 
     def __repr__(self) -> str:
         return str.__repr__(self)
 
 
 class WarningCode(Code):
-    """What a report warns of (``summary["warnings"]``)."""
+    """Codes of the warnings of a report (``summary["warnings"]``)."""
 
     EMPTY = "empty"
     OVERCONFIDENT = "overconfident"
@@ -46,7 +46,7 @@ class WarningCode(Code):
 
 
 class ActionCode(Code):
-    """What a report advises to do (``summary["actions"]``), the more urgent first."""
+    """Codes of the actions that a report advises (``summary["actions"]``), most urgent first."""
 
     TALK = "talk"
     SAMPLE = "sample"
@@ -57,7 +57,7 @@ class ActionCode(Code):
 
 
 class Flag(Code):
-    """Why an annotator needs a look (`manyhands.planning.screen_annotators`); a person reads it."""
+    """Reasons to look at an annotator (`manyhands.planning.screen_annotators`), in words."""
 
     BELOW_MEDIAN_ON_GOLD = "below the median on gold"
     BELOW_CHANCE = "significantly below chance"

@@ -1,6 +1,7 @@
-"""Pictures on matplotlib (extra ``plot``), after the pattern of scikit-learn's ``Display`` classes.
+"""Plots with matplotlib (extra ``plot``), in the manner of scikit-learn's ``Display`` classes.
 
-``from_...`` computes and draws; ``plot(ax=)`` draws again, on ``ax_`` of ``figure_``.
+A method ``from_...`` computes and draws; ``plot(ax=)`` draws again, and sets ``ax_`` and
+``figure_``.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class ConfusionDisplay:
 
     Attributes
     ----------
-    ax_, figure_, image_ : of matplotlib
-        What `plot` drew on, and the heat map.
+    ax_, figure_, image_ : matplotlib objects
+        The axes and figure of the last `plot`, and the heat map.
     """
 
     def __init__(self, matrix: Any, classes: Any, *, title: str | None = None) -> None:
@@ -80,7 +81,7 @@ class ConfusionDisplay:
         Parameters
         ----------
         estimator : fitted aggregator or classifier with ``confusion_``
-            Or a pipeline or search that ends in one.
+            A fitted model, or a pipeline or search that ends in one.
         annotator : id, optional
             None: ``pooled_confusion_``, or the mean over the annotators if there is none.
         ax : matplotlib axes, optional
@@ -146,27 +147,29 @@ class ConfusionDisplay:
 
 
 class AgreementDisplay:
-    """How far annotators agree: every pair of them as a heat map, or instances as a histogram.
+    """Agreement of annotators: a heat map of all pairs, or a histogram of instances.
 
     Parameters
     ----------
     agreement : array of shape (R, R)
-        Of every pair; NaN where the two share no instance.
+        Agreement of every pair of annotators; NaN if the two share no instance.
     n_shared : integer array of shape (R, R)
-        Instances that both annotated.
+        Number of instances that both annotated.
     annotators : sequence of length R
+        Names of the annotators.
     by_instance : array of shape (n,)
-        Share of agreeing pairs of annotations of every instance that has two or more.
+        Share of agreeing pairs of annotations, for every instance with two or more annotations.
     measure : {"agreement", "kappa"}
+        Measure in ``agreement``.
     n_annotators : int, optional
-        Annotators of whom these are the busiest.
+        Number of all annotators, if these are only the busiest.
     least : int, default=5
         Pairs that share fewer instances are grey.
 
     Attributes
     ----------
-    ax_, figure_, image_ : of matplotlib
-        ``image_`` is None for the histogram.
+    ax_, figure_, image_ : matplotlib objects
+        The axes and figure of the last `plot`, and the heat map (None for the histogram).
     """
 
     def __init__(
@@ -208,7 +211,7 @@ class AgreementDisplay:
         measure : {"agreement", "kappa"}, default="agreement"
             Share of equal annotations, or Cohen's kappa, of every pair.
         most : int, default=40
-            Of more annotators, the busiest are shown.
+            Largest number of annotators to show; the busiest are chosen.
         least : int, default=5
             Pairs that share fewer instances are grey: their agreement is mostly noise.
         ax : matplotlib axes, optional
@@ -268,8 +271,15 @@ class AgreementDisplay:
         cmap : str, optional
             Default: "YlGnBu", and "RdBu" for kappa, which can be negative.
         values : bool, optional
-            Whether to write figures into the cells, with the number of shared instances below;
+            Whether to write numbers into the cells, with the number of shared instances below;
             default: for up to 12 annotators.
+
+        Raises
+        ------
+        AnnotationError
+            If ``kind`` is unknown.
+        MissingExtraError
+            If matplotlib is missing.
         """
         if kind not in ("pairs", "instances"):
             raise AnnotationError(f"kind={kind!r} is unknown; use 'pairs' or 'instances'")
@@ -364,7 +374,7 @@ class ReliabilityDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 10, ax: Any = None
     ) -> Self:
-        """Draw what a fitted classifier predicts for X against gold labels y, by their indices."""
+        """Draw a classifier's probabilities for X against gold labels y, matched by index."""
         classes, title = estimator.classes_, type(fitted_classifier(estimator)).__name__
         proba, y = estimator.predict_proba(X), in_order_of_rows(X, y)
         return cls.from_predictions(proba, y, classes=classes, n_bins=n_bins, title=title, ax=ax)
@@ -379,7 +389,7 @@ class ReliabilityDisplay:
         share = curve.counts / max(curve.counts.sum(), 1)
         ax.bar(edges[:-1], share, np.diff(edges), align="edge", color="#d6e3f0", edgecolor="white")
         ax.plot([0, 1], [0, 1], color="#888888", linewidth=1, linestyle="--")
-        # Bounds of a small bin need not enclose its share.
+        # The interval of a small bin need not contain its share.
         below, above = (
             np.maximum(sign * (bound - curve.accuracy)[some], 0)
             for sign, bound in ((-1, curve.lower), (1, curve.upper))
@@ -411,11 +421,11 @@ class ReliabilityDisplay:
 
 
 VERDICT_COLOURS = {"can stand in": "#1b7f4b", "cannot stand in": "#b3402a", "open": "#6b6b6b"}
-"""Of the intervals of judges; each verdict is also written beside its interval."""
+"""Colours of the intervals of judges; each verdict is also written beside its interval."""
 
 
 class JudgesDisplay:
-    """How far each judge agrees with people, as a share of their agreement, with intervals.
+    """Agreement of each judge with people, relative to people's own agreement, with intervals.
 
     Parameters
     ----------
@@ -432,18 +442,18 @@ class JudgesDisplay:
 
     @classmethod
     def from_table(cls, table: Any, people: Any = None, *, ax: Any = None, **options: Any) -> Self:
-        """Compare the judges of a table with people, and draw what is found.
+        """Compare the judges of a table with people, and draw the comparison.
 
         Parameters
         ----------
         table, people, **options
-            Of `manyhands.agreement.compare_judges`.
+            As in `manyhands.agreement.compare_judges`.
         ax : matplotlib axes, optional
 
         Raises
         ------
         AnnotationError
-            As `manyhands.agreement.compare_judges` does.
+            As in `manyhands.agreement.compare_judges`.
         MissingExtraError
             If matplotlib is missing.
         """
@@ -452,7 +462,7 @@ class JudgesDisplay:
     def plot(self, ax: Any = None) -> Self:
         """Draw a row per judge, the best on top: r, its interval, and the verdict.
 
-        A judge of whom nothing is known, because it shares no item with people, say, has its name.
+        A judge that cannot be compared, such as one that shares no item with people, is only named.
 
         Parameters
         ----------
@@ -499,15 +509,15 @@ class JudgesDisplay:
 
 
 class TicksDisplay:
-    """How much each annotator of sets of labels ticks of what applies, and of what does not.
+    """Ticks of each annotator of label sets: of options that apply, and of those that do not.
 
     Parameters
     ----------
     sensitivity, false_tick_rate : arrays of shape (n_annotators,)
-        Rates over all options.
+        Share of ticks among options that apply, and among those that do not.
     annotators : sequence of length n_annotators
     n_annotations : integer array of shape (n_annotators,), optional
-        Answers of each, by which points grow.
+        Number of answers of each annotator, which sets the size of the points.
     title : str, optional
 
     Attributes
@@ -580,7 +590,7 @@ class TicksDisplay:
         ax : matplotlib axes, optional
             Default: those of a new figure.
         named : int, default=5
-            How many annotators are named: those farthest from the typical one.
+            Number of annotators to name: those farthest from the typical one.
         """
         self.ax_ = ax = make_axes(ax, None)
         self.figure_ = ax.figure
@@ -618,7 +628,7 @@ class RankingDisplay:
     items : sequence of length n_items
     strengths : array of shape (n_items,)
     intervals : array of shape (n_items, 2)
-        NaN where there are none.
+        Lower and upper ends; NaN where there is no interval.
     title : str, optional
 
     Attributes
@@ -650,7 +660,7 @@ class RankingDisplay:
         title: str | None = None,
         ax: Any = None,
     ) -> Self:
-        """Draw the strongest items of a fitted `BradleyTerry`, at most so many."""
+        """Draw the strongest ``most`` items of a fitted `BradleyTerry`."""
         shown = in_order(model)[:most]
         interval = model.interval(level)[shown]
         return cls(model.items_[shown], model.strengths_[shown], interval, title=title).plot(ax)
@@ -706,7 +716,7 @@ class BetterDisplay:
     def from_model(
         cls, model: BradleyTerry, *, most: int = 40, title: str | None = None, ax: Any = None
     ) -> Self:
-        """Draw the strongest items of a fitted `BradleyTerry`, at most so many."""
+        """Draw the strongest ``most`` items of a fitted `BradleyTerry`."""
         shown = in_order(model)[:most]
         better = model.better()[np.ix_(shown, shown)]
         return cls(better, model.items_[shown], title=title).plot(ax)

@@ -1,4 +1,4 @@
-"""Drawing on matplotlib for the displays: axes, heat maps and their names, values in cells."""
+"""Parts of plots with matplotlib: axes, heat maps, names, values in cells."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from manyhands.exceptions import raise_missing_extra
 from manyhands.typing import FloatArray, IntArray
 
 MOST_WITH_VALUES = 12
-"""Rows of a heat map up to which every cell holds its value."""
+"""Number of rows of a heat map up to which values are written into the cells."""
 
 MOST_NAMES = 60
-"""Rows of a heat map up to which every row is named."""
+"""Number of rows of a heat map up to which every row is named."""
 
 LONGEST_NAME = 18
-"""Characters of a name on an axis; a longer one is cut."""
+"""Number of characters of a name on an axis; longer names are cut."""
 
-NOTHING = "#e2e2e2"
-"""Colour of a cell of which nothing is known."""
+UNKNOWN = "#e2e2e2"
+"""Colour of a cell without a value."""
 
-NAMES, SMALL_NAMES = 9, 7
-"""Points of the names on the axes, with few rows and with many."""
+FONT_SIZE, SMALL_FONT_SIZE = 9, 7
+"""Font sizes (points) of the names on the axes, with few rows and with many."""
 
 
 def make_axes(ax: Any, n_rows: int | None) -> Any:
-    """Return the given axes, or those of a new figure, as large as so many rows need."""
+    """Return the given axes, or those of a new figure with room for ``n_rows`` rows."""
     if ax is not None:
         return ax
     try:
@@ -53,13 +53,13 @@ def scale_of(low: float, power: float = 1.0) -> Any:
 def heat_map(
     ax: Any, matrix: FloatArray, rows: list[str], columns: list[str], cmap: str, scale: Any
 ) -> Any:
-    """Draw a matrix; NaN is grey, and infinity no cell at all."""
+    """Draw a matrix; cells with NaN are grey, and those with infinity are left out."""
     from matplotlib.colors import ListedColormap
 
     unknown = np.ma.masked_where(~np.isnan(matrix), np.ones(matrix.shape))
-    ax.imshow(unknown, cmap=ListedColormap([NOTHING]))
+    ax.imshow(unknown, cmap=ListedColormap([UNKNOWN]))
     image = ax.imshow(np.ma.masked_invalid(matrix), cmap=cmap, norm=scale)
-    size = NAMES if max(len(rows), len(columns)) <= MOST_WITH_VALUES else SMALL_NAMES
+    size = FONT_SIZE if max(len(rows), len(columns)) <= MOST_WITH_VALUES else SMALL_FONT_SIZE
     for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
         step = -(-len(names) // MOST_NAMES)
         axis.set_ticks(
@@ -67,10 +67,10 @@ def heat_map(
         )
     if max(map(len, columns), default=0) > 3 or len(columns) > MOST_WITH_VALUES:
         ax.tick_params(axis="x", labelrotation=90)
-    # White lines between the cells.
+    # Minor ticks between the cells, for white grid lines.
     ax.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
-    ax.grid(which="minor", color="white", linewidth=1.5 if size == NAMES else 0.5)
+    ax.grid(which="minor", color="white", linewidth=1.5 if size == FONT_SIZE else 0.5)
     ax.tick_params(which="both", length=0)
     ax.spines[:].set_visible(False)
     return image
@@ -85,7 +85,7 @@ def write_values(ax: Any, image: Any, matrix: FloatArray, counts: IntArray | Non
         dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
         text = _share(value) if counts is None else f"{_share(value)}\n{counts[row, column]:,}"
         colour = "white" if dark else "#333333"
-        ax.text(column, row, text, ha="center", va="center", color=colour, fontsize=NAMES - 0.5)
+        ax.text(column, row, text, ha="center", va="center", color=colour, fontsize=FONT_SIZE - 0.5)
 
 
 def _share(value: float) -> str:

@@ -56,13 +56,13 @@ class MissingExtraError(ImportError):
 class NoGoldError(BaseException):
     """A measure of scikit-learn that needs gold labels was given an `AnnotationTable`.
 
-    It is no `Exception`: scikit-learn's searches turn every exception of a scorer into a score of
-    NaN, and then choose among scores of NaN.
+    It does not derive from `Exception`, because scikit-learn's searches turn every `Exception` of a
+    scorer into a score of NaN, and then choose among NaN.
     """
 
 
 class NotIdentifiableWarning(UserWarning):
-    """The annotations cannot determine what was asked for (one annotator, no overlap, ...)."""
+    """The annotations do not identify the result (one annotator, no overlap, ...)."""
 
 
 class SharedMistakesWarning(UserWarning):
@@ -78,7 +78,7 @@ class LostClassWarning(UserWarning):
 
 
 def raise_missing_extra(feature: str, extra: str, error: ImportError | None = None) -> NoReturn:
-    """Raise a `MissingExtraError` that names the extra which ``feature`` needs."""
+    """Raise a `MissingExtraError` that names the extra that ``feature`` needs."""
     raise MissingExtraError(
         f"{feature} needs the optional dependencies of the extra '{extra}': "
         f"pip install 'manyhands[{extra}]'"
@@ -86,7 +86,7 @@ def raise_missing_extra(feature: str, extra: str, error: ImportError | None = No
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn, pointing at the innermost line outside manyhands: the one that called it."""
+    """Issue a warning that points at the user's line: the innermost caller outside manyhands."""
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "manyhands":
         level, frame = level + 1, frame.f_back
@@ -95,7 +95,7 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
 
 @contextmanager
 def silenced(*logs: str) -> Iterator[None]:
-    """Show no warnings, and nothing of some logs, which are given by name."""
+    """Suppress all warnings, and the logs with the given names, inside the block."""
     loggers = [logging.getLogger(log) for log in logs]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:

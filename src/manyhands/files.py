@@ -1,4 +1,4 @@
-"""Files: written atomically, reserved and locked, with errors that name them."""
+"""Atomic writing, reservation and locking of files; errors name the file."""
 
 from __future__ import annotations
 
@@ -81,7 +81,13 @@ def check_writable(folder: str | os.PathLike[str]) -> Path:
 
 
 def reserve(file: BinaryIO, size: int) -> None:
-    """Make an empty file ``size`` bytes of zeros, for which the disk has room."""
+    """Extend an empty file to ``size`` zero bytes, and fail now if the disk is too full.
+
+    Raises
+    ------
+    OSError
+        If the disk has no room.
+    """
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file.fileno(), 0, size)
@@ -89,7 +95,7 @@ def reserve(file: BinaryIO, size: int) -> None:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise
-    block = bytes(2**20)  # A file system, or a system, that reserves no space.
+    block = bytes(2**20)  # This file system cannot reserve space, so zeros are written.
     for _ in range(-(-size // len(block))):
         file.write(block)
     file.truncate(size)
@@ -120,14 +126,14 @@ def write_array(file: BinaryIO, values: Any) -> None:
 
 
 def remove_partial(path: str | os.PathLike[str]) -> None:
-    """Remove what killed processes left of `write_atomically`; nobody may be writing the file."""
+    """Remove temporary files that killed processes left; no process may be writing the file."""
     path = Path(path)
     for partial in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         partial.unlink(missing_ok=True)
 
 
 def explain(error: OSError, path: Path) -> str:
-    """Say in words why a file cannot be written, and what to do."""
+    """Return a message that says why a file cannot be written, and what to do."""
     advice = {
         errno.ENOSPC: "the disk is full; free some space and run again",
         errno.EDQUOT: "the disk quota is used up; free some space and run again",
@@ -144,7 +150,7 @@ def explain(error: OSError, path: Path) -> str:
 
 
 def refuse_foreign(path: Path, mark: str) -> None:
-    """Raise a `WriteError` if a file exists that lacks the mark of what manyhands writes there."""
+    """Raise a `WriteError` if a file exists that lacks the mark of files from manyhands."""
     if path.is_file() and mark not in path.read_text(encoding="utf-8", errors="replace"):
         raise WriteError(
             errno.EEXIST,
@@ -153,7 +159,7 @@ def refuse_foreign(path: Path, mark: str) -> None:
         )
 
 
-PAUSE = 0.05
+LOCK_INTERVAL = 0.05
 """Seconds between attempts to take a lock that another process holds."""
 
 
@@ -165,7 +171,7 @@ def waiting_lock(path: Path) -> Iterator[None]:
             if held:
                 yield
                 return
-        time.sleep(PAUSE)
+        time.sleep(LOCK_INTERVAL)
 
 
 @contextmanager
@@ -187,11 +193,11 @@ def file_lock(path: Path) -> Iterator[bool]:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The last holder may have removed the file since it was opened here.
+            # The previous holder may have removed the file after it was opened here.
             held = os.fstat(handle).st_ino == path.stat().st_ino
         except (BlockingIOError, FileNotFoundError):
             held = False
-        except OSError:  # A file system without locks.
+        except OSError:  # The file system has no locks.
             held = True
         try:
             yield held

@@ -1,4 +1,4 @@
-"""Models in folders: loading what ``save`` wrote, and saving with an encoder in front."""
+"""Saving and loading of models as folders, also of pipelines with an encoder."""
 
 from __future__ import annotations
 
@@ -29,25 +29,31 @@ if TYPE_CHECKING:
         AveragedCrowdClassifier,
         SelfTrainingCrowdClassifier,
     )
-    """Here mypy checks that a classifier of every family is what the Protocol says."""
+    """Let mypy check that a classifier of every family fulfils the Protocol."""
 
 
 def save(model: Any, folder: str | Path) -> Path:
-    """Write a fitted classifier, aggregator, or pipeline of encoders and a classifier.
+    """Write a fitted classifier, aggregator, or pipeline of encoders and a classifier to a folder.
 
-    Safetensors and JSON, no pickle; read it back with `load`.
+    The folder holds safetensors and JSON, no pickle. Read it with `load`.
 
     Parameters
     ----------
     model : classifier, aggregator, or Pipeline
-        An aggregator is written with its annotations, to which `partial_fit` adds. The steps of a
-        pipeline before its classifier are `TextEncoder` or `ImageEncoder`.
+        An aggregator is written with its annotations, so that `partial_fit` can add to them. The
+        steps of a pipeline before its classifier must be `TextEncoder` or `ImageEncoder`.
     folder : str or Path
+
+    Returns
+    -------
+    Path
+        The folder.
 
     Raises
     ------
     AnnotationError
-        If model is no model, or a step, or a part of the classifier, cannot be saved.
+        If ``model`` is not a model, or a step of the pipeline or a part of the classifier cannot be
+        saved.
     WriteError
         If the folder cannot be written.
     """
@@ -76,7 +82,7 @@ def save(model: Any, folder: str | Path) -> Path:
 
 
 def _check_steps(model: Pipeline) -> None:
-    """Refuse a pipeline of other than our encoders and a classifier."""
+    """Raise an error unless a pipeline consists of our encoders and a classifier."""
     steps = [step for _, step in model.steps if step not in (None, "passthrough")]
     for step in steps[:-1]:
         if not is_known(step):
@@ -109,13 +115,15 @@ def load(
     ----------
     folder : str or Path
     device : str
+        Device of the network: "auto", "cpu" or "cuda".
     backbone : nn.Module or callable, optional
         The network, if the model was trained with one of your own. The folder contains no code, so
         you must pass it. The members of an `AveragedCrowdClassifier` share it.
 
     Returns
     -------
-    A fitted classifier or aggregator of the saved class, or a pipeline of encoder and classifier.
+    fitted classifier, aggregator or Pipeline
+        An object of the saved class, or a pipeline of encoder and classifier.
 
     Raises
     ------

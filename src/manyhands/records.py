@@ -1,9 +1,9 @@
-"""Records: classes of which saved models may consist, each under a name of its own.
+"""Records: classes whose objects may be part of a saved model, each under a fixed name.
 
-A class says of itself that it is one (`record`), where it is defined, and what of it is saved: a
-declaration, from which `manyhands.fitting.saving` writes and reads it. Estimators that are exported
-by name need no name here, as `manyhands.registry` knows them: a classifier says what is saved in
-its traits, and an aggregator that all of it is (`is_saved_whole`).
+A class declares by the decorator `record` under which name it is saved and which of its values.
+`manyhands.fitting.saving` writes and reads objects by this declaration. Estimators that are
+exported by name need no record, because `manyhands.registry` knows them: a classifier declares in
+its traits what is saved, and an aggregator that all of it is (`is_saved_whole`).
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Record:
-    """What is saved of the values of a class.
+    """Declaration of how the objects of a class are saved.
 
     Attributes
     ----------
     name : str
-        Stands in folders for good, whatever becomes of the class's own name.
+        Name in folders. It never changes, even if the class is renamed.
     kind : type
+        The class.
     fields : tuple of str
-        Attributes that are saved: fields of a dataclass, or what an estimator's fit has found.
+        Attributes that are saved: fields of a dataclass, or fitted attributes of an estimator.
     content : callable or None
-        Of a class that is made of one value: from an object to that value.
+        For a class that consists of one value: returns that value of an object.
     make : callable
-        The class, or what else makes an object again: of the fields by name, of an estimator's
-        parameters by name, or of the content.
+        The class, or another function that makes an object from the fields by name, from an
+        estimator's parameters by name, or from the content.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Record:
 
     @property
     def is_estimator(self) -> bool:
-        """Whether parameters are saved, too."""
+        """Whether the class is an estimator, so that its parameters are saved, too."""
         return hasattr(self.kind, "get_params")
 
 
@@ -55,26 +56,26 @@ def record(
     content: Callable[[Any], Any] | None = None,
     make: Callable[..., Any] | None = None,
 ) -> Callable[[type[T]], type[T]]:
-    """Let objects of a class be part of what is saved.
+    """Return a class decorator that lets objects of the class be part of a saved model.
 
     Parameters
     ----------
     name : str
-        Stands in folders for good.
+        Name in folders. It must never change.
     *fitted : str
-        Of an estimator: the fitted attributes that are saved beside its parameters, as far as an
-        object has them.
+        For an estimator: the fitted attributes that are saved besides its parameters. An object may
+        lack some of them.
     content : callable, optional
-        Of a class that is neither an estimator nor a dataclass: from an object to the one value of
-        which it consists.
+        For a class that is neither an estimator nor a dataclass: returns the one value of which an
+        object consists.
     make : callable, optional
-        What makes an object again. Default: the class.
+        Function that makes an object from the saved values. Default: the class.
 
     Raises
     ------
     TypeError
-        If the class is no dataclass, no estimator and has no ``content``, or another one has the
-        name.
+        If the class is neither a dataclass nor an estimator and has no ``content``, or if another
+        class has this name.
     """
 
     def named(cls: type[T]) -> type[T]:
@@ -86,7 +87,7 @@ def record(
                 )
             kept = tuple(field.name for field in fields(cls))
         known = _BY_NAME[name].kind if name in _BY_NAME else cls
-        # A module that is read again defines the same one.
+        # A module that is reloaded defines the same record again.
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"{known.__module__} has the record {name!r} already; name another one")
         _BY_NAME[name] = _BY_CLASS[cls] = Record(name, cls, kept, content, make or cls)
@@ -96,18 +97,18 @@ def record(
 
 
 def is_saved_whole(value: Any) -> bool:
-    """Return whether all that an estimator has found is saved, its annotations included.
+    """Return whether all fitted attributes of an estimator are saved, including its annotations.
 
-    A class says so by ``_saved_whole = True``, and so do those that are derived from it.
+    A class declares this by ``_saved_whole = True``, and its subclasses inherit it.
     """
     return bool(getattr(type(value), "_saved_whole", False))
 
 
 def record_of(value: Any) -> Record | None:
-    """Return what is saved of a value, if its class says so; None if it does not."""
+    """Return the record of a value's class; None if it has none."""
     return _BY_CLASS.get(type(value))
 
 
 def record_named(name: str) -> Record | None:
-    """Return the record of a name; None if there is none, or its module is not imported."""
+    """Return the record with a name; None if there is none, or its module is not imported."""
     return _BY_NAME.get(name)

@@ -1,8 +1,8 @@
 """All methods by name, for the command line, YAML files and saved models.
 
-A class is registered by being exported from one of the packages of methods: for a classifier, one
+A class is registered if one of the packages of methods exports it; for a classifier, this is one
 line in ``classifiers/__init__.pyi``. Its kind is inferred from the class itself. Names are looked
-up without importing, so finding a method imports no other.
+up without importing, so finding one method imports no other.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ _KINDS = {
         "manyhands.inference",
         lambda cls: hasattr(cls, "fit_predict_proba") and not _takes_sets(cls),
     ),
-    # What infers sets of labels, with a posterior of each option.
+    # Methods that infer sets of labels, with a posterior of each option.
     "set-aggregator": _Kind("manyhands.inference", _takes_sets),
-    # What averages numbers, where aggregators choose among classes.
+    # Methods that average numbers; aggregators choose among classes.
     "averager": _Kind(
         "manyhands.inference",
         lambda cls: hasattr(cls, "fit_predict") and not hasattr(cls, "fit_predict_proba"),
     ),
-    # What orders items by comparisons of two.
+    # Methods that rank items by pairwise comparisons.
     "ranker": _Kind("manyhands.ranking", _has_method("next_pairs")),
     "classifier": _Kind(
         "manyhands.classifiers", lambda cls: _predicts_proba(cls) and not _is_wrapper(cls)
     ),
-    # A classifier that wraps another one, its ``estimator``, or several, its ``estimators``.
+    # Classifiers that wrap another one (``estimator``) or several (``estimators``).
     "wrapper": _Kind("manyhands.classifiers", _is_wrapper),
-    # What fills in annotations without being a classifier.
+    # Methods that fill in annotations and are no classifiers.
     "completer": _Kind("manyhands.classifiers", _has_method("complete")),
     "sampler": _Kind("manyhands.sampling", _has_method("fit_resample")),
     "selector": _Kind("manyhands.sampling", _has_method("select")),
@@ -71,12 +71,12 @@ _PACKAGES = sorted({kind.package for kind in _KINDS.values()} | {"manyhands.line
 
 
 def names() -> dict[str, str]:
-    """Map every name to the package that exports it. Imports no method."""
+    """Return a dict of every name and the package that exports it, without importing methods."""
     return {name: package for package in _PACKAGES for name in import_module(package).__all__}
 
 
 def get(name: str, *kinds: str) -> Any:
-    """Return what is exported under exactly this name, as spelt in YAML and saved models.
+    """Return the class or function exported under exactly this name, as in YAML and saved models.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def get(name: str, *kinds: str) -> Any:
     Raises
     ------
     AnnotationError
-        If there is nothing of that name and kind.
+        If no class or function has this name and kind.
     """
     known = names()
     if name in known:
@@ -210,7 +210,7 @@ def short_name(cls: type) -> str:
     ('dawid-skene', 'ebcc')
     """
     name = re.sub(r"((?<=Training)Crowd)?Classifier$|Selector$", "", cls.__name__)
-    # Words and final acronyms are separated, but CrowdInG and CoNAL are single names.
+    # Words and final acronyms are separated by hyphens, but CrowdInG and CoNAL are single words.
     return re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})|(?<=[a-z]{2})(?=[A-Z]{2,}$)", "-", name).lower()
 
 

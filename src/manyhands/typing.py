@@ -1,4 +1,4 @@
-"""Array type aliases, and constants that every layer shares."""
+"""Type aliases of arrays, and constants that all layers share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
@@ -22,7 +22,7 @@ class _Items(Protocol):
 
 
 class _Loads(Protocol):
-    """A DataLoader of torch: its Dataset is read."""
+    """A DataLoader of torch, whose Dataset is read."""
 
     @property
     def dataset(self) -> Any: ...
@@ -37,8 +37,8 @@ class _Sparse(Protocol):
 Instances: TypeAlias = (
     ArrayLike | _Sparse | Mapping[str, ArrayLike] | Sequence[Any] | _Items | _Loads
 )
-"""What ``X`` of a classifier may be: an array, tensor or frame, a sparse matrix, a dict of arrays,
-a list of instances, a map-style Dataset or a DataLoader."""
+"""Types of ``X`` that classifiers accept: an array, tensor or frame, a sparse matrix, a dict of
+arrays, a list of instances, a map-style Dataset or a DataLoader."""
 
 LARGEST_SEED = 2**32 - 1
 """Largest seed that NumPy's and scikit-learn's generators accept."""

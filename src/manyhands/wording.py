@@ -1,4 +1,4 @@
-"""What is written the same way everywhere: numbers, and the advice to check a random sample.
+"""Texts that are the same everywhere: numbers, names of scores, advice on random samples.
 
 Shares are in percent, with one decimal at most; intervals are in whole percent.
 """
@@ -11,47 +11,47 @@ from math import ceil, floor, log10
 from typing import Any, NamedTuple
 
 N_RANDOM = 100
-"""Items to check that are drawn at random, wherever such a sample is advised."""
+"""Size of the random samples of items that reports and messages advise to check."""
 
 SAMPLE_TELLS = (
     f"Known labels of {N_RANDOM} random items would tell (manyhands review --random {N_RANDOM})"
 )
-"""What to do where nothing shows how many labels are right."""
+"""Advice if nothing shows how many labels are right."""
 
 RANDOM_ITEMS_TELL = (
     f"Known labels of {N_RANDOM} random items would tell: review items in random order, without a "
     "filter."
 )
-"""The same on the pages of the explorer, which draw them."""
+"""The same advice on the pages of the explorer, which can draw the sample."""
 
 SEVERITY = (
     "severity: grades that an annotator gives too much compared with the others, too little where "
     "it is negative; what all of them give too much cannot be seen without gold labels"
 )
-"""What the severity of an annotator of grades is."""
+"""Definition of the severity of an annotator of grades."""
 
 A_FLAG = "a flag is a reason to look, not to dismiss"
-"""What a flag of an annotator is, wherever there are flags."""
+"""Explanation of flags of annotators, shown wherever there are flags."""
 
 ALL_TO_REVIEW = (
     f"No label is sure enough to accept as it is. First check {N_RANDOM} labels that are drawn at "
     f"random (manyhands review --random {N_RANDOM}): they show how many are right. Then check the "
     "most doubtful ones"
 )
-"""What to do first where all labels are to review."""
+"""Advice if no label can be accepted without review."""
 
 
 class ScoreWords(NamedTuple):
-    """How a score of labels against gold is called.
+    """Names of a score of labels against gold.
 
     Attributes
     ----------
     name : str
-        In full: on a line of its own, as a heading of the report, as a key of JSON.
+        Full name, for lines, headings of the report, and keys of JSON.
     short : str
-        As a heading where several methods stand side by side in a terminal.
+        Short name, for columns of tables in a terminal.
     is_share : bool
-        Whether it is written in percent.
+        Whether the score is written in percent.
     """
 
     name: str
@@ -72,7 +72,7 @@ SCORES = {
     "held_out_log_likelihood": ScoreWords("held-out log likelihood", "held-out LL", is_share=False),
     "seconds": ScoreWords("CPU seconds", "CPU s", is_share=False),
 }
-"""Words of the scores, by their names in Python."""
+"""Names of the scores, by their names in Python."""
 
 MEASURES = {
     "percent_agreement": "agreeing pairs of annotations",
@@ -86,7 +86,7 @@ MEASURES = {
     "krippendorff_alpha_jaccard": "Krippendorff's alpha, Jaccard",
     "krippendorff_alpha_masi": "Krippendorff's alpha, MASI",
 }
-"""Words of the measures of agreement, by their names in Python."""
+"""Names of the measures of agreement, by their names in Python."""
 
 GROUPS_OPTION = (
     (
@@ -96,11 +96,12 @@ GROUPS_OPTION = (
     (r"groups=\{\}, on the command line --groups none", "--groups none"),
     (r"groups=dict\.fromkeys\(\[.*?\], 'llm'\), on the command line --groups", "--groups"),
 )
-"""How messages declare families, for Python and the command line, and how for the latter alone."""
+"""Patterns of the text by which messages for Python and the command line declare families, and the
+text for the command line alone."""
 
 
 def with_groups_option(text: str) -> str:
-    """Write how families are declared as the command line does, which reports speak of, too.
+    """Replace Python's way to declare families in a message by the command line's.
 
     Examples
     --------
@@ -132,8 +133,8 @@ def percent(share: float | None) -> str:
 def percent_ends(low: float, high: float) -> tuple[int, int]:
     """Return the ends of an interval of shares in whole percent, rounded outwards.
 
-    What is printed is never narrower than the interval. Every interval of shares that a person
-    reads is rounded here, and the numbers that follow from one are counted by `count_ends`.
+    The printed interval is never narrower than the exact one. Every interval of shares that a
+    person reads is rounded here, and `count_ends` turns it into numbers of items.
 
     Examples
     --------
@@ -156,9 +157,9 @@ def percent_interval(low: float, high: float) -> str:
 
 
 def count_ends(n: int, low: float, high: float) -> tuple[int, int]:
-    """Return how many of ``n`` are between the ends of an interval, as these are printed.
+    """Return the ends of an interval of shares as numbers of ``n`` items.
 
-    Whoever multiplies the printed percent finds these numbers.
+    They are computed from the printed percent, so a reader who multiplies finds the same numbers.
 
     Examples
     --------
@@ -192,7 +193,7 @@ def shorten(text: str, limit: int = 40) -> str:
 
 
 def listed(names: Sequence[Any], total: int, most: int = 5) -> str:
-    """Quote the first names of a list, and count the others of a total.
+    """Quote the first names of a list, and say how many more there are in the total.
 
     Examples
     --------
@@ -205,7 +206,7 @@ def listed(names: Sequence[Any], total: int, most: int = 5) -> str:
 
 
 def nobody(n: int) -> str:
-    """Write a number of annotators, of whom there may be none."""
+    """Write a number of annotators, which may be 0."""
     return counted(n, "annotator") if n else "nobody"
 
 
@@ -215,7 +216,7 @@ def count_with_share(n: int, total: int) -> str:
 
 
 class GainWords(NamedTuple):
-    """How a gain in labels is called.
+    """Texts about a gain in labels.
 
     Attributes
     ----------
@@ -226,7 +227,7 @@ class GainWords(NamedTuple):
     price : str
         Annotations per unit of gain.
     told : str
-        What the gain of one annotation is.
+        Definition of the gain of one annotation.
     """
 
     column: str
@@ -249,7 +250,7 @@ GAINS = {
         "grades by which the annotation is expected to bring the label nearer the truth",
     ),
 }
-"""Words of a gain, by its unit: labels that become right, or grades by which they come nearer."""
+"""Texts about a gain, by its unit: labels that become right, or grades nearer to the truth."""
 
 
 def quantity(value: float, least: int = 1) -> str:
@@ -264,12 +265,12 @@ def quantity(value: float, least: int = 1) -> str:
 
 
 def decimals_of(value: float, least: int = 1) -> int:
-    """Return how many decimals a quantity is written with."""
+    """Return the number of decimals with which a quantity is written."""
     return max(least, 1 - floor(log10(abs(value)))) if value else least
 
 
 def compared_with(n_known: int) -> str:
-    """Say with what the severities of annotators are compared.
+    """Return a text that says with what the severities of annotators are compared.
 
     Examples
     --------
@@ -284,7 +285,7 @@ def compared_with(n_known: int) -> str:
 
 
 def outside_ratings(n: int, lowest: float, highest: float) -> str:
-    """Say why values are outside the ratings that they are means of; "" if none is.
+    """Return a text that explains values outside the range of the ratings; "" if there are none.
 
     Examples
     --------
@@ -306,9 +307,9 @@ its ends.
 
 
 def too_much(value: float, low: float, high: float, unit: str = "") -> str:
-    """Say what an annotator gives too much, with its interval; "" where that holds 0.
+    """Return a text on how much too high or low an annotator rates; "" if the interval holds 0.
 
-    The ends are rounded outwards.
+    The ends of the interval are rounded outwards.
 
     Examples
     --------
@@ -319,7 +320,7 @@ def too_much(value: float, low: float, high: float, unit: str = "") -> str:
         return ""
     digits = decimals_of(value) if not unit or abs(value) < 0.1 else 1
     least, most = sorted((abs(low), abs(high)))
-    while least * 10**digits < 1 and digits < 3:  # An interval without 0 is not written with it.
+    while least * 10**digits < 1 and digits < 3:  # Rounding must not make an end 0.
         digits += 1
     ends = floor(least * 10**digits + 1e-9), ceil(most * 10**digits - 1e-9)
     first, last = (f"{end / 10**digits:.{digits}f}" for end in ends)

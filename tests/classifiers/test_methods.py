@@ -476,14 +476,14 @@ class Terminal(io.StringIO):
 
 def test_progress_in_a_log_is_lines(monkeypatch, capsys):
     X, A, _ = make_crowd_problem()
-    monkeypatch.setattr(progress, "BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress, "LOG_INTERVAL", 0.0)
     CrowdLayerClassifier(verbose=1, **QUICK).fit(X, A)
     lines = capsys.readouterr().err.split("\n")
     assert [line[:15] for line in lines] == [f"CrowdLayer: {k}/3" for k in (1, 2, 3)] + [""]
     assert "loss" in lines[0]
     assert "s left" in lines[0]
     assert not {"\r", "\x1b"} & set("".join(lines))
-    monkeypatch.setattr(progress, "BETWEEN_LINES", 1000.0)
+    monkeypatch.setattr(progress, "LOG_INTERVAL", 1000.0)
     CrowdLayerClassifier(verbose=1, **QUICK).fit(X, A)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("CrowdLayer: 3/3")
@@ -526,7 +526,7 @@ def test_progress_in_a_notebook_is_one_line_per_stage(monkeypatch, capsys):
     ipython = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1))
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
-    monkeypatch.setattr(progress, "FRAME", 0.0)
+    monkeypatch.setattr(progress, "NOTEBOOK_INTERVAL", 0.0)
     X, A, _ = make_crowd_problem()
     DoctorNetClassifier(
         verbose=1, weighting="learned", **QUICK, protocol=DoctorNetProtocol(weight_epochs=3)

@@ -222,7 +222,7 @@ def test_without_a_column_of_annotators(tmp_path):
     path = write(tmp_path, *lines, header="left,right,winner")
     result = done("rank", path)
     assert "no column of annotators is found" in result.stderr
-    assert "say that there is none by --worker none" in result.stderr
+    assert "give --worker none if there is none" in result.stderr
     found = json.loads(done("rank", path, "--worker", "none", "--json").stdout)
     assert found["annotators"] == {}
     assert "no column of annotators" not in done("rank", path, "--worker", "none").stderr
@@ -348,7 +348,7 @@ def test_the_worst_pair_is_found():
     odd = ComparisonTable(
         table.left, table.right, table.annotator, outcome, table.items, table.annotators
     )
-    with pytest.warns(UserWarning, match="scatter"):
+    with pytest.warns(UserWarning, match="vary"):
         model = BradleyTerry().fit(odd)
     pairs = pair_columns(model)
     assert {pairs["item"][0], pairs["other"][0]} == {"i0", "i1"}

@@ -725,7 +725,7 @@ def test_a_row_that_was_not_written_whole_is_written_again(tmp_path, lost):
 
 
 def test_two_writers_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("manyhands.encoders.frozen.AT_ONCE", 3)
+    monkeypatch.setattr("manyhands.encoders.frozen.ROWS_PER_WRITE", 3)
     texts = [f"text {n}" for n in range(40)]
     expected = SentenceTransformerEncoder(Sentences()).transform(texts)
     found = {}
@@ -759,7 +759,10 @@ def test_a_cache_clears_its_own_files_only(tmp_path):
 
 
 def test_an_encoder_of_another_width_is_refused(tmp_path):
-    for width, says in ((2, None), (3, "returned 3 values for a row, and the cache keeps 2")):
+    for width, says in (
+        (2, None),
+        (3, "returned 3 values for a row, but the cache holds rows of 2 values"),
+    ):
         encoder = SentenceTransformerEncoder(
             Sentences(width), cache=str(tmp_path), fingerprint="v1"
         )

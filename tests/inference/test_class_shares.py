@@ -432,7 +432,7 @@ def test_a_store_gives_what_the_table_gives(rare, n_subtypes, in_blocks, tmp_pat
 def test_a_fit_resumes_in_each_of_its_fits(rare, stage, tmp_path, monkeypatch):
     table, _ = rare
     if stage.endswith("guard"):  # Which would end at once here, as its evidence suffices.
-        monkeypatch.setattr(confusion_em, "MARGIN", 1e6)
+        monkeypatch.setattr(confusion_em, "EVIDENCE_MARGIN", 1e6)
     place = tmp_path / "checkpoint"
     plain = confusion_em.ConfusionEM.run
     expected = DawidSkene(n_subtypes=2).fit(table)

@@ -530,7 +530,7 @@ def test_labels_that_are_only_believed_are_no_gold():
     told = messages_of(GoldCorrected(), A)
     assert told[1].startswith("0 annotated instances have gold labels, and 10 are needed")
     told = messages_of(GoldCorrected(), np.concatenate([A] * 5))
-    assert not any("gold cannot choose" in each for each in told)
+    assert not any("gold cannot detect" in each for each in told)
 
 
 def test_one_human_an_instance_beside_machines_cannot_be_measured():

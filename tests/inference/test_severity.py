@@ -12,9 +12,9 @@ from sklearn.base import clone
 from manyhands import AnnotationTable, DawidSkene, decide, load, save
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import confusion_em
-from manyhands.inference.confusion_em import HELD
+from manyhands.inference.confusion_em import CLASS_PRIOR_WEIGHT
 from manyhands.inference.confusion_prior import ConfusionPrior
-from manyhands.inference.severity import CROWD, RIDGE, Tilt
+from manyhands.inference.severity import CROWD_SHARE, RIDGE, Tilt
 from manyhands.io import read_annotations, read_gold
 from manyhands.metrics import ranked_probability_score
 from manyhands.registry import all_aggregators
@@ -101,7 +101,9 @@ def test_the_tilt_is_the_maximum():
         best = minimize(lambda x, own=own: loss(tilt, own, *x)[0], [0, 0], tol=1e-12)
         np.testing.assert_allclose([found.right[r], found.up[r]], best.x, atol=1e-4)
         _, q = loss(tilt, own, found.right[r], found.up[r])
-        np.testing.assert_allclose(centre[r], (1 - CROWD) * q + CROWD * tilt.crowd, rtol=1e-10)
+        np.testing.assert_allclose(
+            centre[r], (1 - CROWD_SHARE) * q + CROWD_SHARE * tilt.crowd, rtol=1e-10
+        )
         # The covariance is the inverse of the curvature, here by differences.
         h = 1e-3
         value = {
@@ -270,7 +272,7 @@ def test_class_shares_are_held_near_those_of_the_votes(graded):
     counts = table.vote_counts()
     shares = (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0)
     # At the end of EM the shares are those of the M-step.
-    held = (model.posterior_.mean(axis=0) + HELD * shares) / (1 + HELD)
+    held = (model.posterior_.mean(axis=0) + CLASS_PRIOR_WEIGHT * shares) / (1 + CLASS_PRIOR_WEIGHT)
     np.testing.assert_allclose(model.class_prior_, held, atol=1e-5)
     uniform = DawidSkene(class_prior="uniform").fit(table)
     np.testing.assert_allclose(uniform.class_prior_, 1 / K)

@@ -319,7 +319,7 @@ def test_naming_questions_does_not_make_intervals_forget_effects_of_pairs():
     for seed in range(12):
         for name, questions in (("none", None), ("one each", 2400), ("some", 150)):
             theta, table = with_effects_of_pairs(seed, questions)
-            model = told(BradleyTerry(), table, "scatter")
+            model = told(BradleyTerry(), table, "vary")
             assert model.clustered_ == (name == "some")
             low, high = model.interval().T
             held[name].append((low <= theta) & (theta <= high))
@@ -353,7 +353,7 @@ def by_dense_loop(table, state, wanted, found, inverse):
 
 @pytest.mark.parametrize("chunk", [7, 3_000])
 def test_clusters_in_chunks_are_those_of_a_slow_loop(monkeypatch, chunk):
-    monkeypatch.setattr(uncertainty, "CHUNK", chunk)
+    monkeypatch.setattr(uncertainty, "DENSE_COLUMNS", chunk)
     table = crowd(3, n=6, r=5, m=400, reliability=np.linspace(0.5, 1.5, 5), questions=45).table
     rows = ComparisonRows.of(table, by_annotator=True)
     wanted = Wanted(True, True, np.array([True, True, True]), None, 50, 1e-6)
@@ -396,7 +396,7 @@ def test_scattered_answers_widen_intervals():
         made.table.left, made.table.right, made.table.annotator, outcome, made.table.items,
         made.table.annotators,
     )  # fmt: skip
-    model = told(BradleyTerry(), table, "scatter")
+    model = told(BradleyTerry(), table, "vary")
     assert model.dispersion_ > 3
     assert quiet(BradleyTerry(), made.table).dispersion_ < 1.5
 
@@ -539,7 +539,7 @@ def test_winners_that_are_written_first_are_no_preference_for_a_side():
         np.where(table.outcome == 0, table.right, table.left),
         table.annotator, np.zeros(len(table), dtype=int), table.items, table.annotators,
     )  # fmt: skip
-    model = told(BradleyTerry(reliability=False), first, "the left item won every decided")
+    model = told(BradleyTerry(reliability=False), first, "the left item won every comparison")
     plain = BradleyTerry(**PLAIN).fit(table)
     np.testing.assert_allclose(model.strengths_, plain.strengths_, atol=1e-6)
     assert (model.position_bias_ == 0).all()
@@ -565,7 +565,7 @@ def test_more_items_than_have_intervals(monkeypatch):
     monkeypatch.setattr("manyhands.ranking.bradley_terry.MOST_ITEMS", 8)
     monkeypatch.setattr("manyhands.ranking.uncertainty.MOST_ITEMS", 8)
     table = crowd(9).table
-    model = told(BradleyTerry(), table, "12 items are more than 8")
+    model = told(BradleyTerry(), table, "12 items are more than the 8")
     assert np.isnan(model.strength_se_).all()
     assert np.isnan(model.rank_low_).all()
     assert model.covariance_ is None

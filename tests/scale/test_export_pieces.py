@@ -411,7 +411,7 @@ def test_the_first_answer_counts_in_zooniverse(tmp_path, cut):
 
 @pytest.mark.parametrize("end", ["x", "\n[]", "]", ","])
 def test_text_after_the_end_is_refused(end):
-    with pytest.raises(AnnotationError, match=r"a\.json: the JSON ends with item 2, and the file"):
+    with pytest.raises(AnnotationError, match=r"a\.json: the JSON ends with item 2, but the file"):
         list(elements(io.StringIO("[1, 2]" + end), "a.json", 4))
 
 

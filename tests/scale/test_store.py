@@ -311,7 +311,9 @@ def test_a_manifest_that_lists_other_shards_is_refused(change, says, store):
     for name in ("n_annotations", "n_abstentions"):
         other = {**manifest, name: manifest[name] + 1}
         place.write_text(json.dumps(other))
-        with pytest.raises(AnnotationError, match=f"whose {name} add up to {manifest[name]} and"):
+        with pytest.raises(
+            AnnotationError, match=f"but their {name} add up to {manifest[name]} and"
+        ):
             AnnotationStore.open(store.folder)
 
 
@@ -572,7 +574,9 @@ def test_a_manifest_that_somebody_edited_is_refused(tmp_path, name, value):
     store = AnnotationStore.create(tmp_path / "store", crowd()[0])
     place = store.folder / MANIFEST
     place.write_text(json.dumps({**json.loads(place.read_text()), name: value}))
-    with pytest.raises(AnnotationError, match=r"manifest\.json (has no usable|lists shards that)"):
+    with pytest.raises(
+        AnnotationError, match=r"manifest\.json (has no usable|has invalid entries)"
+    ):
         AnnotationStore.open(store.folder)
     place.write_text("[]")
     with pytest.raises(AnnotationError, match="is not the manifest"):
@@ -597,7 +601,7 @@ def test_a_manifest_that_somebody_edited_is_refused(tmp_path, name, value):
             "usable 'label' of shard 0. Restore",
         ),
         (lambda m: m["shards"][0]["files"]["label"].pop("crc32"), "no usable 'label' of shard 0"),
-        (lambda m: m["shards"][0].pop("n_skips"), "does not count what shard 0 holds. Restore"),
+        (lambda m: m["shards"][0].pop("n_skips"), "lacks the counts of shard 0. Restore"),
     ],
 )
 def test_a_remote_manifest_writes_nothing_outside_its_copy(change, says, bucket, tmp_path):

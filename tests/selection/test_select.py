@@ -33,7 +33,7 @@ from manyhands.fitting import pilots
 from manyhands.metrics import accuracy, paired_z, vote_agreement
 from manyhands.registry import all_classifiers
 from manyhands.selection import criteria, selecting
-from manyhands.selection.criteria import GOLD_TO_SETTLE, earliest_epoch, guarded_epoch
+from manyhands.selection.criteria import DECIDING_GOLD_LABELS, earliest_epoch, guarded_epoch
 from tests.selection.conftest import QUICK
 
 
@@ -183,9 +183,9 @@ def test_the_alarm_is_raised_where_most_annotators_share_a_mistake():
     (text,) = [text for text in found.warnings_ if "may share a mistake" in text]
     assert text in [str(each.message) for each in caught]
     assert "agreement prefers repeats 3 to right 3" in text
-    assert "information right 3 to repeats 3" in text
+    assert "information prefers right 3 to repeats 3" in text
     assert "2 against 1" in text
-    assert "until on 29 of them" in text
+    assert "is right on 29 of them" in text
 
 
 def test_the_alarm_needs_a_clear_contradiction_among_those_that_could_be_chosen():
@@ -199,11 +199,11 @@ def test_the_alarm_needs_a_clear_contradiction_among_those_that_could_be_chosen(
     X, table = shared_mistakes(0.8)
     posterior = DawidSkene().fit_predict_proba(table)
     codes = {str(k): X[:, k] for k in (0, 6, 7)}
-    found = criteria.find_parting(codes, table, posterior)
+    found = criteria.find_contradiction(codes, table, posterior)
     rate, inform = (criteria.make_criterion(c, table, posterior) for c in criteria.CRITERIA[::2])
     z = paired_z(rate(X[:, 7]) - rate(X[:, 6])), paired_z(inform(X[:, 6]) - inform(X[:, 7]))
     assert found == ("7", "6", *z)
-    assert min(found[2:]) > criteria.PARTED
+    assert min(found[2:]) > criteria.CONTRADICTION
     assert len(alarms(codes, "7")) == 1
     assert alarms(codes, "6") == []  # What information prefers was chosen.
 
@@ -211,7 +211,7 @@ def test_the_alarm_needs_a_clear_contradiction_among_those_that_could_be_chosen(
 def test_gold_labels_that_settle_a_choice_do_so_with_power_80_percent():
     from scipy.stats import binom, binomtest
 
-    n = GOLD_TO_SETTLE
+    n = DECIDING_GOLD_LABELS
     rejected = [k for k in range(n + 1) if k > n / 2 and binomtest(k, n).pvalue < 0.08]
     assert binom.sf(rejected[0] - 1, n, 0.75) > 0.78
 
@@ -222,7 +222,7 @@ def test_rounds_of_one_em_are_refused_and_priors_warned_of(contest):
         select({"one": Fixed(n_rounds=1), "two": Fixed(n_rounds=2)}, X, table)
     with pytest.raises(AnnotationError, match="differ only in aggregator__max_iter"):
         select([AggregatedClassifier(DawidSkene(max_iter=n)) for n in (1, 100)], X, table)
-    with pytest.warns(ModelChoiceWarning, match="one and two differ in n_rounds beside other"):
+    with pytest.warns(ModelChoiceWarning, match="one and two differ in n_rounds besides other"):
         select({"one": Fixed(0, n_rounds=1), "two": Fixed(1, n_rounds=2)}, X, table, cv=2)
     with pytest.warns(ModelChoiceWarning, match="differ only in the class prior"):
         select({"a": Fixed(), "b": Fixed(class_prior=[1, 2, 3])}, X, table, cv=2)
@@ -265,7 +265,7 @@ def test_rounds_of_different_methods_are_no_rounds_of_one():
     epochs = {str(n): CrowdLayerClassifier(max_epochs=n) for n in (1, 4)}
     assert criteria.refuse_rounds(epochs) == []
     (text,) = criteria.refuse_rounds({"a": few, "b": many.set_params(lr=0.1)})
-    assert "a and b differ in aggregator__max_iter beside other parameters" in text
+    assert "a and b differ in aggregator__max_iter besides other parameters" in text
     scaled = [StandardScaler(), StandardScaler(with_mean=False)]
     pipes = [make_pipeline(s, Fixed(n_rounds=n)) for n, s in enumerate(scaled)]
     (text,) = criteria.refuse_rounds(dict(zip("ab", pipes, strict=True)))
@@ -305,7 +305,7 @@ def test_a_later_holder_of_shares_may_be_the_tied_one():
     behind = {"plain": 0.0, "stack": 1.2, "iced": 0.9}  # By score; z depends on the spread, too.
     chosen, reason, warnings = criteria.choose_among(behind, {"stack", "iced"})
     assert (chosen, warnings) == ("iced", [])
-    assert "plain has the higher score (by z = 0.90), but iced holds" in reason
+    assert "plain has the higher score (by z = 0.90), but iced has a class prior" in reason
     chosen, reason, (text,) = criteria.choose_among({**behind, "iced": 1.1}, {"stack", "iced"})
     assert (chosen, reason) == ("plain", None)
     assert "stack (z = 1.20), iced (z = 1.10)" in text
@@ -314,7 +314,7 @@ def test_a_later_holder_of_shares_may_be_the_tied_one():
 def test_who_holds_class_shares_and_is_behind_is_warned_of(biased):
     X, table, _ = biased
     named = {"plain": Fixed(0), "equal": Fixed(2, class_prior="uniform")}
-    with pytest.warns(ModelChoiceWarning, match=r"behind .*: equal \(z = \d+"):
+    with pytest.warns(ModelChoiceWarning, match=r"Behind .*: equal \(z = \d+"):
         assert select(named, X, table, cv=2).best_ == "plain"
     for prior in (None, "estimated"):  # The crowd's shares.
         named = {"plain": Fixed(0), "other": Fixed(1, class_prior=prior)}
@@ -323,14 +323,16 @@ def test_who_holds_class_shares_and_is_behind_is_warned_of(biased):
 
 def test_classifiers_that_hold_class_shares():
     held = {"CrowdStackingClassifier", "ICEDClassifier"}
-    assert {name for name, kind in all_classifiers() if criteria.holds_shares(kind())} == held
-    assert criteria.holds_shares(DASCClassifier(MaxMIGClassifier(prior="uniform")))
-    assert not criteria.holds_shares(CrowdStackingClassifier(class_prior="estimated"))
+    assert {
+        name for name, kind in all_classifiers() if criteria.has_own_class_prior(kind())
+    } == held
+    assert criteria.has_own_class_prior(DASCClassifier(MaxMIGClassifier(prior="uniform")))
+    assert not criteria.has_own_class_prior(CrowdStackingClassifier(class_prior="estimated"))
     for model in (CrowdStackingClassifier(), MaxMIGClassifier(prior="uniform")):
-        assert criteria.holds_shares(make_pipeline(StandardScaler(), model))
-        assert criteria.holds_shares(AveragedCrowdClassifier([model, model]))
+        assert criteria.has_own_class_prior(make_pipeline(StandardScaler(), model))
+        assert criteria.has_own_class_prior(AveragedCrowdClassifier([model, model]))
     inferred = AggregatedClassifier(DawidSkene(class_prior="uniform"))
-    assert not criteria.holds_shares(make_pipeline(StandardScaler(), inferred))
+    assert not criteria.has_own_class_prior(make_pipeline(StandardScaler(), inferred))
 
 
 @pytest.mark.parametrize(

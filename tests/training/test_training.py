@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from manyhands import AnnotationTable
+from manyhands import AnnotationTable, training
 from manyhands.exceptions import AnnotationError, DivergenceError, ModelFolderError, WriteError
 from manyhands.functional import (
     SOFTMAX_FORMS,
@@ -424,3 +424,11 @@ def test_gradients_are_finite_where_a_member_lies_on_the_anchor_and_nothing_is_a
     assert torch.isfinite(anchors.grad).all()
     assert torch.isfinite(members.grad).all()
     assert members.grad[0, 3].abs().sum() > 0
+
+
+@pytest.mark.parametrize(("former", "name"), training.FORMER_NAMES.items())
+def test_former_names_work_and_name_the_present_one(former, name):
+    with pytest.warns(FutureWarning, match=f"{former} is now called {name}"):
+        assert getattr(training, former) is getattr(training, name)
+    assert name in training.__all__
+    assert former not in training.__all__

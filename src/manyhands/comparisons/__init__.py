@@ -1,4 +1,4 @@
-"""Comparisons of two items: which is better, or a tie, by whom."""
+"""Pairwise comparisons: which of two items an annotator found better, or that they are equal."""
 
 from manyhands.comparisons.table import OUTCOMES, ComparisonTable
 

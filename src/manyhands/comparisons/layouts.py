@@ -1,4 +1,4 @@
-"""Which columns of a file of comparisons are which, and what stands in the column of winners."""
+"""Layouts of files of comparisons: names of columns, and words in the column of winners."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIDES = (
     ("model_1", "model_2"),
     ("a", "b"),
 )
-"""Names of the columns of the two items: ours and crowd-kit's, the Arena's, and others."""
+"""Known names of the columns of the two items: ours and crowd-kit's, the Arena's, and others."""
 
 WINNERS = ("winner", "label", "preference", "verdict", "outcome", "choice")
 WORKERS = (
@@ -69,37 +69,37 @@ WORDS: dict[str, int] = {
         TIE,
     ),
 }
-"""What a winner may be called that is named by its side, and a comparison without one."""
+"""Words for an outcome: names of the left side, of the right side, and of a tie."""
 
 LETTERS = {"a": LEFT, "b": RIGHT, "c": TIE}
-"""Verdicts of language models, also in brackets: [[A]]. C alone may be another word: `words_of`."""
+"""Verdicts of language models, also in brackets: [[A]]. C may be another word (see `words_of`)."""
 
 ORDERS = {">": LEFT, "=": TIE, "<": RIGHT}
-"""What stands between the sides in a verdict such as A>B, or A>>B where one is much better."""
+"""Signs between the sides in a verdict such as A>B, or A>>B where one is much better."""
 
 ONE_EACH = {"winner_model_a": "model_a", "winner_tie": "tie", "winner_model_b": "model_b"}
-"""Columns of 0 and 1 for each outcome, as in Kaggle's data of the Arena, and what a 1 says."""
+"""Columns of 0 and 1 for each outcome, as in Kaggle's Arena data, and the winner that a 1 means."""
 
 ONE_EACH_ITEMS = ("model_a", "model_b")
 
 TIMES = ("tstamp", "timestamp", "time", "date", "datetime", "created_at", "created", "updated_at")
-"""Names of columns of times, which are not used."""
+"""Known names of columns of times. They are not used; a message says so."""
 
 _LOG = logging.getLogger("manyhands")
 
 
 def has_one_each(names: Collection[str]) -> bool:
-    """Say whether the winner is in columns of 0 and 1, one for each outcome."""
+    """Return whether the winner is in three columns of 0 and 1, one for each outcome."""
     return {*ONE_EACH, *ONE_EACH_ITEMS} <= {*names} and not {*WINNERS} & {*names}
 
 
 def one_winner(cells: Sequence[Any], row: str) -> str:
-    """Read the columns of `ONE_EACH`, in their order, as one winner; "" if all are empty.
+    """Return the winner that the three columns of `ONE_EACH` name; "" if all are empty.
 
     Raises
     ------
     AnnotationError
-        If not exactly one is 1, or there is something else than 0 and 1.
+        If not exactly one cell is 1, or a cell holds something else than 0 and 1.
     """
     texts = ["" if cell is None or cell != cell else str(cell).strip().lower() for cell in cells]
     if not any(texts):
@@ -123,7 +123,7 @@ def find_columns(
     question: str | None,
     weight: str | None,
 ) -> dict[str, str]:
-    """Find the columns of comparisons: those that are named, or those of a known layout.
+    """Find the columns of comparisons: the ones the caller names, or those of a known layout.
 
     Parameters
     ----------
@@ -135,17 +135,18 @@ def find_columns(
     Returns
     -------
     dict {argument: column}
-        Without ``worker`` where nobody is named.
+        Without ``worker`` if the file does not say who compared.
 
     Raises
     ------
     AnnotationError
-        If a column is missing. The message names those there are.
+        If a column is missing, if one column is named twice, or if the two sides are exchanged. The
+        message lists the columns that exist.
 
     Warns
     -----
     UserWarning
-        If there is no column of annotators, and nobody has said so.
+        If there is no column of annotators, and ``worker`` is not None.
     """
     found: dict[str, str] = {}
     asked = {"left": left, "right": right, "winner": winner, "worker": worker}
@@ -160,8 +161,8 @@ def find_columns(
         if asked["worker"] is None:
             warn_caller(
                 "no column of annotators is found, so all comparisons count as those of one judge, "
-                "and there are no profiles of annotators. Name the column in worker=, or say that "
-                "there is none by worker=None"
+                "and there are no profiles of annotators. Name the column by worker=, or give "
+                "worker=None if there is none"
             )
     is_arena = (asked["left"], asked["right"]) == ("model_a", "model_b")
     if question is None and is_arena and ARENA_QUESTION in names:
@@ -178,8 +179,8 @@ def find_columns(
         found[argument] = name
     if [WORDS.get(str(found[side]).lower()) for side in ("left", "right")] == [RIGHT, LEFT]:
         raise AnnotationError(
-            f"left={found['left']!r} and right={found['right']!r} are named the other way round, "
-            "and a winner that is called by its side would be the wrong one; swap left= and right="
+            f"left={found['left']!r} and right={found['right']!r} are exchanged, so a winner given "
+            "as a side would be the wrong item; swap left= and right="
         )
     given = {"left": left, "right": right, "winner": winner, "worker": worker}
     others = {key: name for key, name in found.items() if name != given.get(key, question)}
@@ -203,7 +204,7 @@ def find_columns(
 
 
 def word_of(value: Any) -> int:
-    """Outcome that a word such as "left", "model_b", "tie (bothbad)" or "A>B" names; -1 if none."""
+    """Return the code of an outcome such as "left", "model_b", "tie (bothbad)", "A>B"; else -1."""
     text = " ".join(str(value).split()).lower()
     if text in WORDS:
         return WORDS[text]
@@ -218,9 +219,9 @@ def word_of(value: Any) -> int:
 
 
 def words_of(values: Sequence[Any], is_id: Sequence[bool]) -> list[int]:
-    """Outcome that each of the distinct winners names, as `word_of`.
+    """Return the code of the outcome that each distinct winner names; -1 if it names none.
 
-    "C" is a tie where "A" or "B" stands for a side, and none of the letters is the id of an item.
+    "C" is a tie if "A" or "B" also occurs as a side, and none of the letters is the id of an item.
     """
     letters = [str(value).strip().lower() for value in values]
     named = [letter for letter, own in zip(letters, is_id, strict=True) if own]
@@ -238,17 +239,18 @@ def outcomes_of(
     winners: Sequence[Any],
     positions: Mapping[Any, int],
 ) -> IntArray:
-    """Outcome of each comparison, from a winner that is an id or the name of a side.
+    """Return the outcome of each comparison; the winner is an id or the name of a side.
 
     Parameters
     ----------
     left, right : integer arrays of shape (m,)
         Codes of the items.
     winner : integer array of shape (m,)
-        Position in ``winners`` of what stands in the column.
+        Position in ``winners`` of the value in the column.
     winners : sequence
         The distinct values of the column.
     positions : mapping {item id: code}
+        Code of each item.
 
     Returns
     -------
@@ -264,7 +266,8 @@ def outcomes_of(
     by_id[named == left] = LEFT
     by_id[(named == right) & (named >= 0)] = RIGHT
     by_id[named < 0] = -1
-    # An id may also be a word: items "a" and "b". As an id it must be one of the two every time.
+    # An id may also be a word: items "a" and "b". It is read as an id only if the item with this id
+    # is one of the two in every row.
     known = by_id >= 0
     strange = np.bincount(winner[~known], minlength=len(winners)) > 0
     is_id = (codes >= 0) & (~strange | (words < 0))
@@ -274,7 +277,7 @@ def outcomes_of(
 def neither_side(
     rows: str, left: Any, right: Any, winner: Any, n_bad: int, n: int
 ) -> AnnotationError:
-    """Return the error of winners that are neither side, with the first of them."""
+    """Return the error for winners that are neither side; it shows the first of them."""
     return AnnotationError(
         f"the winner in {rows} is {winner!r}, but the comparison is of {left!r} with {right!r} "
         f"({n_bad:,} of {n:,} comparisons are like that). A winner is the id of one of the two, or "
@@ -285,7 +288,7 @@ def neither_side(
 
 
 def itself(rows: str, item: Any, n_bad: int) -> AnnotationError:
-    """Return the error of comparisons of an item with itself."""
+    """Return the error for comparisons of an item with itself."""
     several = f" ({n_bad:,} rows compare an item with itself)" if n_bad > 1 else ""
     return AnnotationError(
         f"{rows}: item {item!r} is compared with itself{several}, which says nothing about items; "
@@ -294,7 +297,7 @@ def itself(rows: str, item: Any, n_bad: int) -> AnnotationError:
 
 
 def marked(values: Sequence[Any], marks: Any) -> BoolArray:
-    """Mask of the values that mean that nobody answered."""
+    """Return a mask of the values that mean that nobody answered."""
     listed = [marks] if isinstance(marks, str) or not hasattr(marks, "__iter__") else list(marks)
     unused = [] if marks is None else [mark for mark in listed if mark not in values]
     if unused:

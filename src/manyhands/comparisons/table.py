@@ -1,4 +1,4 @@
-"""The container of comparisons: immutable, long, integer-coded, 13 bytes per comparison."""
+"""`ComparisonTable`: an immutable table of pairwise comparisons, 13 bytes per comparison."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 OUTCOMES = ("left", "tie", "right")
 """Names of the outcomes, by code."""
 
-WRITTEN, PERHAPS = ("left", "right", "winner"), ("worker", "question", "weight")
-"""Columns of `ComparisonTable.to_frame`: those of each, and those where there are some."""
+ALWAYS_WRITTEN, IF_KNOWN = ("left", "right", "winner"), ("worker", "question", "weight")
+"""Columns of `ComparisonTable.to_frame`: those that every frame has, and those written if known."""
 
 MOST_PAIRS = 50_000_000
-"""More pairs are not made of scores."""
+"""Largest number of pairs that `from_scores` makes; more would not fit in a laptop's memory."""
 
 
 @record("ComparisonTable")
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparisonTable:
-    """Comparisons of two items each: one row per comparison, integer codes, vocabularies of ids.
+    """A table of pairwise comparisons: one row per comparison, integer codes, vocabularies of ids.
 
     Build one with `from_frame`, `from_scores` or `from_arrays`. Methods return new tables.
 
@@ -62,21 +62,23 @@ class ComparisonTable:
     left, right : int32 arrays of shape (n_comparisons,)
         Codes of the two items, into ``items``.
     annotator : int32 array of shape (n_comparisons,)
-        Code of who compared them, into ``annotators``.
+        Code of the annotator who compared them, into ``annotators``.
     outcome : int8 array of shape (n_comparisons,)
         0 where the left item is better, 1 for a tie, 2 where the right one is (see `OUTCOMES`).
     items, annotators : arrays
         The original ids, including items that were not compared.
     question : int32 array of shape (n_comparisons,) or None
-        Code of what the items were compared on (a prompt, an article), into ``questions``.
+        Code of the question (a prompt, an article) on which the items were compared, into
+        ``questions``.
     questions : array or None
+        The original ids of the questions.
     weights : float32 array of shape (n_comparisons,) or None
         How many comparisons each row counts as; None means all 1.
     has_sides : bool
-        Whether left and right are what the annotator saw. If not, as with pairs made of scores,
-        nobody can prefer a side.
+        Whether left and right are the sides that the annotator saw. If not, as with pairs made from
+        scores, no preference for a side is estimated.
     has_annotators : bool
-        False if nobody knows who compared; then there is one judge, without a profile.
+        False if the annotators are unknown; all comparisons then count as those of one judge.
     """
 
     left: IntArray
@@ -123,7 +125,7 @@ class ComparisonTable:
         object.__setattr__(self, "weights", _read_weights(self.weights, m))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():  # Pickle and deepcopy make arrays writeable again.
+        for name, value in state.items():  # Pickle and deepcopy return writeable arrays.
             own = frozen(value, None) if isinstance(value, np.ndarray) else value
             object.__setattr__(self, name, own)
 
@@ -151,18 +153,19 @@ class ComparisonTable:
         ----------
         df : pandas, polars or pyarrow data frame
         left, right : str
-            Columns of the ids of the two items. Where the defaults are no columns, those of other
-            tools are looked for, such as ``model_a`` and ``model_b`` of the Arena.
+            Columns of the ids of the two items. If the defaults are no columns, the names that
+            other tools use are tried, such as ``model_a`` and ``model_b`` of the Arena.
         winner : str
             Column of the winner: the id of one of the two items; or ``left``, ``right``;
             ``model_a``, ``model_b``; ``a``, ``b``; or ``tie``, ``tie (bothbad)`` and the like.
             Crowd-kit's name of the column, ``label``, is also found.
         worker : str or None
-            Column of who compared. None: nobody knows; all comparisons are one judge's.
+            Column of the annotators. None: they are unknown, and all comparisons count as those of
+            one judge.
         question : str, optional
-            Column of what the items were compared on, such as a prompt. Answers to the same
-            question depend on each other, and intervals allow for it. In logs of the Arena it is
-            ``question_id``.
+            Column of the questions, such as prompts, on which items were compared. Answers to the
+            same question depend on each other, and intervals allow for it. Logs of the Arena call
+            it ``question_id``.
         weight : str, optional
             Column with how many comparisons each row counts as. In a frame of `to_frame`, its
             columns ``question`` and ``weight`` are read without being named.
@@ -172,7 +175,7 @@ class ComparisonTable:
         items, workers : sequence, optional
             All ids, in the desired order; default: those that occur, in natural order.
         time : None
-            Strengths do not change in time here; a name of a column is refused.
+            Not supported: strengths are taken as constant in time. A name of a column is refused.
 
         Returns
         -------
@@ -181,9 +184,9 @@ class ComparisonTable:
         Raises
         ------
         AnnotationError
-            If df is no data frame, a column is missing, an id is empty or unknown, an item is
-            compared with itself, a winner is neither side, a weight is negative, or ``time`` is
-            given.
+            If ``df`` is no data frame, a column is missing, an id is empty or unknown, an item is
+            compared with itself, a winner is neither side, a weight is negative or not finite, or
+            ``time`` is given.
 
         Warns
         -----
@@ -208,7 +211,7 @@ class ComparisonTable:
                 f"df is a {type(df).__name__}, not a data frame of pandas, polars or pyarrow; give "
                 "pandas.DataFrame({'left': ..., 'right': ..., 'winner': ..., 'worker': ...})"
             )
-        if set(WRITTEN) <= set(frame.columns) <= {*WRITTEN, *PERHAPS}:
+        if set(ALWAYS_WRITTEN) <= set(frame.columns) <= {*ALWAYS_WRITTEN, *IF_KNOWN}:
             question, weight = (
                 name if asked is None and name in frame.columns else asked
                 for name, asked in (("question", question), ("weight", weight))
@@ -267,7 +270,7 @@ class ComparisonTable:
         workers: Any = None,
         rows: Any = None,
     ) -> Self:
-        """Read parallel sequences of ids and winners, each of shape (n_comparisons,).
+        """Make a table from parallel sequences of ids and winners, each of shape (n_comparisons,).
 
         Parameters
         ----------
@@ -277,7 +280,7 @@ class ComparisonTable:
         abstain, items, workers
             As in `from_frame`.
         rows : callable, optional
-            Names rows by their positions, for messages.
+            Function from positions to a text that names these rows in messages.
 
         Returns
         -------
@@ -286,7 +289,7 @@ class ComparisonTable:
         Raises
         ------
         AnnotationError
-            For the reasons of `from_frame`, or if the sequences differ in length.
+            As in `from_frame`, or if the sequences differ in length.
         """
         given = {"left": left, "right": right, "winner": winner, "worker": worker}
         given |= {"question": question, "weight": weight}
@@ -297,7 +300,7 @@ class ComparisonTable:
             raise AnnotationError(f"the columns differ in length: {shown}; each row is one answer")
         m = lengths["left"]
         known = None if items is None else make_vocabulary(items, "items")
-        # As objects, a column of integers and one of texts do not become texts in silence.
+        # As objects, because NumPy would silently turn integers into texts if one side holds texts.
         kinds = {side.dtype.kind in "iufb" for side in sides if side.size}
         both = (
             np.concatenate(sides)
@@ -359,15 +362,15 @@ class ComparisonTable:
         abstain: Any = None,
         rows: Any = None,
     ) -> Self:
-        """Make a table of codes, and of winners that are still ids or names of sides.
+        """Make a table from integer codes, and from winners that are ids or names of sides.
 
         Parameters
         ----------
         left, right, annotator, winner : integer arrays of shape (n_comparisons,)
         winners : sequence
-            Distinct values of the column of winners, into which ``winner`` holds positions.
+            Distinct values of the column of winners; ``winner`` holds positions in it.
         gaps : bool array of shape (n_comparisons,)
-            Rows without a winner.
+            Mask of the rows without a winner.
         items, annotators, question, questions, weights, has_annotators
             As the attributes.
         abstain, rows
@@ -432,24 +435,24 @@ class ComparisonTable:
         question: Any = None,
         margin: float = 0.0,
     ) -> Self:
-        """Turn scores into comparisons: pairs of items that one annotator scored on one question.
+        """Make a comparison of every two items that one annotator scored on one question.
 
-        The higher score wins; equal scores are a tie. Sides have no meaning then, so that no
+        The higher score wins; equal scores are a tie. Left and right have no meaning here, so no
         position bias is estimated.
 
         Parameters
         ----------
         scores : data frame, or AnnotationTable of numbers or ordered classes
-            With one row per score; of a table, the instances are the items unless ``item`` says
-            otherwise.
+            A data frame has one row per score. The items of an `AnnotationTable` are its instances,
+            unless ``item`` is given.
         item : str, or sequence of shape (n_instances,)
             Column of the items; for an `AnnotationTable`, the item of each instance.
         score, worker : str
-            Columns of the scores and of who gave them; not for a table.
+            Columns of the scores and of the annotators; not used for an `AnnotationTable`.
         question : str, or sequence of shape (n_instances,), optional
-            Column of what was scored, such as the article that several systems summarise; for a
-            table, the question of each instance. Only scores of the same question are compared.
-            None: all scores of an annotator are.
+            Column of the questions, such as the article that several systems summarise; for an
+            `AnnotationTable`, the question of each instance. Only scores on the same question are
+            compared. None: all scores of an annotator are compared.
         margin : float, default=0
             Scores that differ by no more are a tie.
 
@@ -498,7 +501,7 @@ class ComparisonTable:
         one, other = one[apart], other[apart]
         if not len(one):
             raise AnnotationError(
-                "no annotator scored two items of the same question, so that there is nothing to "
+                "no annotator scored two items on the same question, so there is nothing to "
                 "compare; check question=, which must name what the scored items have in common"
             )
         difference = value[one] - value[other]
@@ -520,12 +523,12 @@ class ComparisonTable:
 
     @property
     def n_comparisons(self) -> int:
-        """Number of comparisons (rows), whatever their weights; see `n_answers`."""
+        """Number of comparisons (rows), regardless of weights; see `n_answers`."""
         return len(self)
 
     @property
     def n_answers(self) -> float:
-        """Number of comparisons that the rows count as: the sum of weights, an integer if whole."""
+        """Sum of the weights; an integer if it is whole."""
         total = float(self.weight.sum(dtype=np.float64))
         return int(total) if total.is_integer() else total
 
@@ -541,7 +544,7 @@ class ComparisonTable:
 
     @property
     def weight(self) -> FloatArray:
-        """How many comparisons each row counts as, shape (n_comparisons,)."""
+        """Weight of each row, shape (n_comparisons,): the number of comparisons it counts as."""
         if self.weights is not None:
             return self.weights
         return np.broadcast_to(np.float32(1.0), self.left.shape)
@@ -576,10 +579,13 @@ class ComparisonTable:
         )
 
     def components(self) -> IntArray:
-        """Number of each item's group, shape (n_items,); items of two groups are never compared.
+        """Return the group of each item: its connected component in the graph of comparisons.
 
-        Groups are connected by chains of comparisons, and numbered from 0 in the order of their
-        first items. Items without comparisons are in no group: -1.
+        Returns
+        -------
+        integer array of shape (n_items,)
+            Groups are numbered from 0 in the order of their first items; -1 for items without
+            comparisons.
         """
         counted = self.weight > 0
         links = coo_array(
@@ -594,7 +600,13 @@ class ComparisonTable:
         return found
 
     def counts(self) -> AnyArray:
-        """Number of comparisons of each item, by weight, shape (n_items,); integers if whole."""
+        """Return the sum of weights of each item's comparisons.
+
+        Returns
+        -------
+        array of shape (n_items,)
+            Integers if all are whole.
+        """
         weight = None if self.weights is None else self.weights.astype(np.float64)
         both: AnyArray = np.bincount(self.left, weight, self.n_items)
         both = both + np.bincount(self.right, weight, self.n_items)
@@ -603,7 +615,7 @@ class ComparisonTable:
     # -- other tables -----------------------------------------------------------------------------
 
     def take(self, rows: Any) -> Self:
-        """Keep comparisons by position or mask; items and annotators stay."""
+        """Return a table of the comparisons at some positions or in a mask; all ids are kept."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         for name in ("left", "right", "annotator", "outcome", "question", "weights"):
             if own[name] is not None:
@@ -611,16 +623,17 @@ class ComparisonTable:
         return type(self)(**own)
 
     def select(self, *, items: Any = None, annotators: Any = None) -> Self:
-        """Keep the comparisons among some items, by some annotators; the others are left out.
+        """Return a table of the comparisons among some items and by some annotators.
 
         Parameters
         ----------
         items, annotators : sequence of ids, optional
+            Ids to keep; None keeps all.
 
         Returns
         -------
         ComparisonTable
-            With these ids alone, in the given order.
+            Its vocabularies hold these ids in the given order.
 
         Raises
         ------
@@ -653,12 +666,23 @@ class ComparisonTable:
         return type(self)(**own)
 
     def with_added(self, other: ComparisonTable) -> Self:
-        """Return a table of these comparisons and more, of old and new items and annotators.
+        """Return a table of these comparisons and those of ``other``.
+
+        Parameters
+        ----------
+        other : ComparisonTable
+            May hold items and annotators that this table has not.
+
+        Returns
+        -------
+        ComparisonTable
+            The rows of ``other`` come last, and new ids after the old ones.
 
         Raises
         ------
         AnnotationError
-            If ids of one are texts and of the other numbers, or one has questions alone.
+            If the ids of one table are texts and those of the other numbers, or if only one has
+            questions.
         """
         if (self.question is None) != (other.question is None):
             raise AnnotationError(
@@ -730,7 +754,7 @@ class ComparisonTable:
 
 
 def ids_of(key: Any, ids: AnyArray, name: str) -> IntArray:
-    """Positions of ids, which are never positions themselves.
+    """Return the positions of the ids ``key`` in ``ids``; integers are read as ids, not positions.
 
     Raises
     ------
@@ -750,7 +774,7 @@ def _refuse_twice(places: IntArray, ids: AnyArray, name: str) -> None:
 
 
 def refuse_times(time: Any, argument: str = "time") -> None:
-    """Refuse times: strengths that change are not modelled.
+    """Raise an error if times are given: strengths that change in time are not modelled.
 
     Raises
     ------
@@ -783,10 +807,11 @@ def _read_weights(weights: Any, m: int) -> FloatArray | None:
 
 
 def _distinct(winner: AnyArray) -> tuple[list[Any], IntArray, BoolArray]:
-    """Distinct winners, the position of each row's, and the mask of rows without one."""
+    """Return the distinct winners, the position of each row's, and the mask of rows without one."""
     gaps = missing_mask(winner)
     if winner.dtype.kind == "f" and (winner[~gaps] == np.floor(winner[~gaps])).all():
-        winner = np.where(gaps, 0, winner).astype(np.int64)  # Ids with a gap, as pandas has them.
+        # pandas stores integer ids with gaps as floats.
+        winner = np.where(gaps, 0, winner).astype(np.int64)
     rows = winner.tolist()
     blank = np.array([isinstance(value, str) and not value.strip() for value in rows], dtype=bool)
     gaps = gaps | blank
@@ -813,7 +838,7 @@ def _scores_of_table(
     values = (
         table.values
         if table.scale == "interval"
-        else np.asarray(table.label, dtype=np.float64)  # Grades, in their order.
+        else np.asarray(table.label, dtype=np.float64)  # Codes of ordered classes.
     )
     parts = []
     for name, given, default in (
@@ -862,7 +887,7 @@ def _scores_of_frame(
 
 
 def _pairs_within(place: IntArray, person: IntArray) -> tuple[IntArray, IntArray]:
-    """All pairs of rows within runs of equal question and annotator."""
+    """Return all pairs of rows within runs of equal question and annotator."""
     n = len(place)
     if not n:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)

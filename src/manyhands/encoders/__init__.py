@@ -1,4 +1,4 @@
-"""Texts and images as features: scikit-learn transformers, none of which downloads by itself."""
+"""Encoders of texts and images as features: scikit-learn transformers that download nothing."""
 
 from manyhands._lazy import attach_stub
 

@@ -1,6 +1,6 @@
-"""Encoders around models of the user, which are objects or, to be looked for, names.
+"""Encoders around the user's models, which are given as objects or by name.
 
-Torch and the packages of the models are imported when they are needed.
+Torch and the packages of the models are imported when they are first needed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ YES = ("1", "true", "yes", "on")
 
 
 class _AroundModel:
-    """Mixin of encoders around a model that is given or named; they implement `_load`."""
+    """Mixin of encoders around a model given as an object or by name; they implement `_load`."""
 
     def _loaded(self: Any) -> tuple[Any, Any]:
-        """The model of an encoder and what stands before it; what is named is loaded once."""
+        """Return the model and its tokenizer or preprocessing; load a named model only once."""
         parameters = self.get_params(deep=False)
         key = [parameters.get(name) for name in ("model", "tokenizer", "preprocess", "device")]
         kept = self.__dict__.get("_kept")
@@ -38,7 +38,7 @@ class _AroundModel:
         return cast(tuple[Any, Any], kept[1])
 
     def _weights(self: Any) -> str:
-        """Digest of an encoder's weights and layers, and of what stands before them."""
+        """Return a digest of the model's weights and layers, and of its preprocessing."""
         model, before = self._loaded()
         if not hasattr(model, "state_dict"):
             raise AnnotationError(UNNAMED.format(type(self).__name__))
@@ -49,7 +49,7 @@ class _AroundModel:
             digest.update(flat.view(import_module("torch").uint8).numpy())
         vocabulary = before.get_vocab() if hasattr(before, "get_vocab") else None
         shown = repr(before) if vocabulary is None else repr(sorted(vocabulary.items()))
-        if " at 0x" in shown:  # The address of an object says nothing of its content.
+        if " at 0x" in shown:  # The address of an object differs in every process.
             shown = getattr(before, "__qualname__", type(before).__qualname__)
         digest.update(shown.encode())
         return digest.hexdigest()
@@ -66,8 +66,9 @@ class SentenceTransformerEncoder(_AroundModel, FrozenEncoder):
     normalize : bool, default=False
         Scale every row to length 1.
     local_files_only : bool, default=False
-        Never download a model that is named; ``HF_HUB_OFFLINE=1`` means the same.
+        Never download a named model; ``HF_HUB_OFFLINE=1`` means the same.
     cache : EmbeddingCache, str, Path or None
+        Where encoded rows are kept, or None.
     fingerprint : str, optional
         Names the model's version for the cache; default: a digest of its weights.
     """
@@ -136,11 +137,11 @@ class TransformersEncoder(_AroundModel, FrozenEncoder):
         A model of transformers that returns ``last_hidden_state``, or its name on the hub or
         folder. It is used in evaluation mode and without gradients.
     tokenizer : callable, optional
-        Default: that of the name.
+        Default: the tokenizer of the named model.
     pooling : {"mean", "cls"}
         The mean over the tokens of a text, or the first token's.
     max_length : int, optional
-        Longer texts are cut. Default: what tokenizer and model allow.
+        Longer texts are cut. Default: the smaller limit of tokenizer and model.
     batch_size : int, default=32
     device : str, default="auto"
         "auto": a model given as an object stays where it is; a named one goes to a GPU if there is
@@ -224,8 +225,8 @@ class TorchEncoder(_AroundModel, FrozenEncoder):
     model : nn.Module
         Returns one vector per row. It is used in evaluation mode, without gradients.
     preprocess : callable, optional
-        From a row to a tensor, such as a transform of torchvision. Paths are opened as PIL images
-        before. Default: arrays are taken as they are, as float32.
+        Turns a row into a tensor, such as a transform of torchvision does. Paths are first opened
+        as PIL images. Default: arrays are used unchanged, as float32.
     batch_size : int, default=32
     device : str, default="auto"
         As in `TransformersEncoder`.
@@ -285,7 +286,7 @@ class TimmEncoder(TorchEncoder):
         A network without its classification layer (``num_classes=0``), or a name for
         ``timm.create_model``, which may download its weights.
     preprocess : "auto" or callable, default="auto"
-        From a PIL image to a tensor. "auto": the transform that timm has for the model.
+        Turns a PIL image into a tensor. "auto": the transform that timm provides for the model.
     batch_size, device, cache, fingerprint : as in `TorchEncoder`
     """
 
@@ -334,7 +335,7 @@ class TimmEncoder(TorchEncoder):
 
 @contextmanager
 def _frozen(model: Any) -> Iterator[None]:
-    """Use a module in evaluation mode without gradients; leave it in the mode that it had."""
+    """Use a module in evaluation mode without gradients, and restore its mode afterwards."""
     torch = require("torch", "An encoder", "torch", "manyhands[torch]")
     parts = list(model.modules()) if hasattr(model, "modules") else []
     modes = [part.training for part in parts]
@@ -362,18 +363,18 @@ def _device_of(model: Any) -> Any:
 
 
 def _limits(model: Any, tokenizer: Any) -> list[int]:
-    """Lengths that the tokenizer and the model say they can take."""
+    """Return the largest text lengths that the tokenizer and the model declare."""
     config = getattr(model, "config", None)
     found = (
         getattr(tokenizer, "model_max_length", None),
         getattr(config, "max_position_embeddings", None),
     )
-    # A tokenizer without a limit says 10^30.
+    # Tokenizers without a limit declare 10^30.
     return [int(limit) for limit in found if isinstance(limit, int) and 0 < limit < 10**9]
 
 
 def _found(name: Any, only_local: bool, load: Callable[[Any, bool], Any]) -> Any:
-    """Load a named model; in one sentence say where it was looked for, if there is none."""
+    """Load a named model; the error says where it was looked for."""
     text, path = str(name), Path(name).expanduser()
     is_path = isinstance(name, os.PathLike) or text.startswith((".", "/", "~"))
     here = f"as a folder {str(path.absolute())!r}"

@@ -1,4 +1,4 @@
-"""Encoders that are not fitted: what they share, the simplest of them, and their cache on disk."""
+"""Base class of encoders whose model is not fitted, `FunctionEncoder`, and the cache on disk."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ DIGEST = 32
 
 PLAIN = (int, float, str, os.PathLike, type(None))
 SUFFIXES = (".json", ".digests", ".rows")
-AT_ONCE = 1024
-"""Rows encoded before they are written."""
+ROWS_PER_WRITE = 1024
+"""Number of rows that are encoded before they are written to the cache."""
 
 KINDS = ("float16", "float32")
 
@@ -37,19 +37,20 @@ KINDS = ("float16", "float32")
 class EmbeddingCache:
     """A folder of embeddings; give it to an encoder, ``TransformersEncoder(model, cache=...)``.
 
-    A row is found by the SHA-256 digest of what was encoded (the text, the bytes of the file, the
-    pixels). Rows in another order, added rows and folds therefore cost nothing. The fingerprint of
-    the encoder (its class, parameters and weights) names three files: a description, digests, and
-    rows. Rows are only ever appended, under a lock, and digests after them: several processes may
-    share the folder, and one that is killed leaves at most a row that the next writer removes.
-    Without locks (Windows, some network drives) let one process write at a time.
+    A row is found by the SHA-256 digest of its content (the text, the bytes of the file, the
+    pixels), so only new content is encoded, whatever the order of rows or the folds. The
+    fingerprint of the encoder (its class, parameters and weights) names three files: a description,
+    digests, and rows. Rows are only appended, under a lock, and their digests after them. Several
+    processes may therefore share the folder, and a killed process leaves at most one incomplete
+    row, which the next writer removes. On systems without file locks (Windows, some network
+    drives), let only one process write at a time.
 
     Parameters
     ----------
     folder : str or Path
     dtype : {"float16", "float32"}
-        How values are kept. An encoder with a cache always returns values of this precision, kept
-        or not.
+        Precision of the values in the cache. An encoder with a cache returns all values in this
+        precision, whether they were read or have just been computed.
 
     Examples
     --------
@@ -77,21 +78,26 @@ class EmbeddingCache:
         encode: Callable[[list[int]], FloatArray],
         description: dict[str, Any],
     ) -> FloatArray:
-        """Read the rows that are kept; encode and keep the others.
+        """Return the rows of some contents: read those in the cache, encode and add the others.
 
         Parameters
         ----------
         keys : sequence of bytes
             SHA-256 digest of each row's content; at least one.
         encode : callable
-            From positions to an array of shape (m, d).
+            Takes positions in ``keys`` and returns their rows, an array of shape (m, d).
         description : dict
-            All that decides the values beside the content; JSON can hold it.
+            Everything besides the content that determines the values, as JSON types.
+
+        Returns
+        -------
+        array of shape (n_keys, d)
+            In the precision of the cache.
 
         Raises
         ------
         AnnotationError
-            If a value is too large for the precision, or kept rows have another length.
+            If a value is too large for the precision, or the cache holds rows of another length.
         WriteError
             If the folder cannot be written.
         """
@@ -102,8 +108,8 @@ class EmbeddingCache:
         known = _positions(place)
         first = {key: row for row, key in reversed(list(enumerate(keys)))}
         missing = sorted(row for key, row in first.items() if key not in known)
-        for start in range(0, len(missing), AT_ONCE):
-            rows = missing[start : start + AT_ONCE]
+        for start in range(0, len(missing), ROWS_PER_WRITE):
+            rows = missing[start : start + ROWS_PER_WRITE]
             values = _rounded(encode(rows), self.dtype)
             try:
                 _append(place, header, [keys[row] for row in rows], values)
@@ -116,7 +122,7 @@ class EmbeddingCache:
         return np.asarray(table[[known[key] for key in keys]], dtype=np.float32)
 
     def info(self) -> list[dict[str, Any]]:
-        """Describe what is kept: fingerprint, encoder, rows, columns and bytes."""
+        """Return one dict per encoder in the cache: fingerprint, encoder, rows, columns, bytes."""
         return [
             {
                 "fingerprint": place.name,
@@ -129,7 +135,7 @@ class EmbeddingCache:
         ]
 
     def clear(self) -> int:
-        """Remove all that is kept, and nothing else in the folder; return the bytes freed."""
+        """Remove the cache's files, and nothing else in the folder; return the bytes freed."""
         freed = 0
         for place, _ in self._places():
             with waiting_lock(place.with_suffix(".lock")):
@@ -156,13 +162,13 @@ def _header(place: Path) -> dict[str, Any]:
         header: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         raise AnnotationError(
-            f"{str(path)!r} cannot be read ({error}); remove it, and rows are encoded again"
+            f"{str(path)!r} cannot be read ({error}); remove it to encode its rows again"
         ) from error
     return header
 
 
 def _positions(place: Path) -> dict[bytes, int]:
-    """Where each digest's row is; a row that is not complete does not count."""
+    """Return the position of each digest's row; incomplete rows are left out."""
     if not place.with_suffix(".json").exists():
         return {}
     header = _header(place)
@@ -174,16 +180,16 @@ def _positions(place: Path) -> dict[bytes, int]:
 
 
 def _append(place: Path, header: dict[str, Any], keys: list[bytes], values: AnyArray) -> None:
-    """Keep rows that no other process has kept meanwhile; their digests last."""
+    """Append rows that no other process has added meanwhile, and then their digests."""
     with waiting_lock(place.with_suffix(".lock")):
         path, columns = place.with_suffix(".json"), values.shape[1]
         if not path.exists():
             write_atomically(path, json.dumps({**header, "columns": columns}, indent=1))
         if _header(place)["columns"] != columns:
             raise AnnotationError(
-                f"the encoder returned {columns} values for a row, and the cache keeps "
-                f"{_header(place)['columns']} of the same fingerprint; clear the cache, or give "
-                "the encoder another fingerprint"
+                f"the encoder returned {columns} values for a row, but the cache holds rows of "
+                f"{_header(place)['columns']} values under the same fingerprint; clear the cache, "
+                "or give the encoder another fingerprint"
             )
         known = _positions(place)
         fresh = [n for n, key in enumerate(keys) if key not in known]
@@ -206,7 +212,7 @@ def _rounded(values: FloatArray, dtype: str) -> AnyArray:
 
 
 def _write_at(path: Path, start: int, content: bytes) -> None:
-    """Write at a position, on which what a killed process left begins."""
+    """Write at a position, and so overwrite what a killed process may have left there."""
     with path.open("r+b" if path.exists() else "w+b") as file:
         file.truncate(start)
         file.seek(start)
@@ -220,7 +226,13 @@ def _size(path: Path) -> int:
 
 
 def content_key(value: Any) -> bytes:
-    """SHA-256 digest of a text, a file, a PIL image or an array; others are refused."""
+    """Return the SHA-256 digest of a text, a file, a PIL image or an array.
+
+    Raises
+    ------
+    AnnotationError
+        If the value is none of these.
+    """
     if isinstance(value, str):
         content = [b"text", value.encode("utf-8", "surrogatepass")]
     elif isinstance(value, os.PathLike):
@@ -247,7 +259,7 @@ UNNAMED = (
 
 
 class FrozenEncoder(TransformerMixin, BaseEstimator):
-    """What the encoders around a model share: batches, checks, and the cache.
+    """Base class of encoders around a model: batches, checks, and the cache.
 
     A subclass implements `_rows`, `_encode_batch` and, for a cache, `_weights`. Clones share the
     model, which is never changed.
@@ -263,11 +275,22 @@ class FrozenEncoder(TransformerMixin, BaseEstimator):
     fingerprint: str | None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Encode the first row, to learn the number of columns; the model stays as it is.
+        """Encode the first row, to find the number of columns; the model is not changed.
 
         Parameters
         ----------
-        X : list, array or column
+        X : list, array or column of n rows
+        y : ignored
+
+        Returns
+        -------
+        FrozenEncoder
+            The encoder itself.
+
+        Raises
+        ------
+        AnnotationError
+            If X has no rows, or for the reasons of `transform`.
         """
         with all_or_nothing(self):
             rows = self._rows(X)
@@ -279,8 +302,20 @@ class FrozenEncoder(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> FloatArray:
         """Encode rows as an array of shape (n, n_features), float32.
 
-        An `AnnotationError` names rows of another kind, and a model that returns anything but a
-        finite vector per row; a `MissingExtraError` the package that the model needs.
+        Parameters
+        ----------
+        X : list, array or column of n rows
+
+        Returns
+        -------
+        array of shape (n, n_features)
+
+        Raises
+        ------
+        AnnotationError
+            If rows are of another kind, or the model does not return a finite vector for each row.
+        MissingExtraError
+            If a package that the model needs is not installed.
         """
         return self._encode(self._rows(X))
 
@@ -320,7 +355,7 @@ class FrozenEncoder(TransformerMixin, BaseEstimator):
         return values
 
     def _description(self) -> dict[str, Any]:
-        """All that decides the values, for the cache."""
+        """Return everything besides the rows that determines the values, for the cache."""
         used = {
             name: str(value) if isinstance(value, PLAIN) else repr(type(value))
             for name, value in self.get_params(deep=False).items()
@@ -340,7 +375,7 @@ class FrozenEncoder(TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
-        """Names of the columns, after `fit`: the class's and a number."""
+        """Return the names of the columns, after `fit`: the name of the class and a number."""
         check_is_fitted(self, "n_features_out_")
         name = type(self).__name__.removesuffix("Encoder").lower()
         return np.array([f"{name}{i}" for i in range(self.n_features_out_)], dtype=object)
@@ -360,14 +395,15 @@ class FrozenEncoder(TransformerMixin, BaseEstimator):
 
 
 class FunctionEncoder(FrozenEncoder):
-    """Rows as a function encodes them.
+    """Encode rows by a function of the user.
 
     Parameters
     ----------
     fn : callable
-        From a list of rows (of an array: a part of it) to an array of shape (m, n_features).
+        Takes a list of m rows, or a part of an array, and returns an array of shape (m,
+        n_features).
     batch_size : int, default=64
-        Rows given to it at once.
+        Number of rows in each call.
     cache : EmbeddingCache, str, Path or None
     fingerprint : str, optional
         Names the function and its version; needed with a cache.

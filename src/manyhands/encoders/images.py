@@ -1,4 +1,4 @@
-"""Images as dense features, without a download: whitened patches (Coates & Ng), or HOG."""
+"""Encoder of images without a download: whitened patches (Coates & Ng), or HOG."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ PATCH = 6
 
 MOST_PATCHES = 100_000
 MOST_IMAGES = 20_000
-"""Patches from which the dictionary is learned, and images by which its features are scaled."""
+"""Numbers of random patches from which the dictionary is learned, and of images that determine the
+scale of its features: enough for stable estimates, few enough for memory."""
 
-FLAT = 10.0 / 255**2
-"""Added to the variance of a patch's 8-bit values, divided by 255, before the division by it."""
+LEAST_PATCH_VARIANCE = 10.0 / 255**2
+"""Added to a patch's variance before it divides, so that flat patches do not become noise: 10 on
+the scale of 8-bit values, as Coates and Ng have it."""
 
-SPREAD = 0.25
+PIXEL_DEVIATION = 0.25
 """Standard deviation to which pixels that are not 8-bit are scaled, about that of photographs."""
 
 WHITENING = 0.1
 """Added to the variances of the normalised patches before whitening."""
 
 IMAGES_AT_ONCE = 64
-"""Images encoded at once."""
+"""Number of images that are encoded at once, which bounds memory."""
 
 HOG: dict[str, Any] = {
     "orientations": 9,
@@ -54,34 +56,37 @@ HOG: dict[str, Any] = {
     "centroids_", "feature_mean_", "components_", "component_mean_",
 )  # fmt: skip
 class ImageEncoder(TransformerMixin, BaseEstimator):
-    """Images as features of a dictionary of small patches, or as histograms of gradients.
+    """Encode images by a dictionary of small patches, or by histograms of gradients.
 
-    "patches": patches of 6 x 6 pixels are normalised and whitened, and clustered. An image's
-    features are how near its patches are to each centre, summed over its four quarters,
+    "patches": patches of 6 x 6 pixels are normalised, whitened and clustered. The features of an
+    image measure how near its patches are to each centre, summed over each of its four quarters,
     standardised, and reduced to principal components (Coates & Ng, "The Importance of Encoding
-    Versus Training with Sparse Coding and Vector Quantization", ICML 2011). Nothing is known of
-    other images: a pretrained network (`TimmEncoder`) knows more.
+    Versus Training with Sparse Coding and Vector Quantization", ICML 2011). The dictionary is
+    learned from these images alone; a pretrained network (`TimmEncoder`) usually gives better
+    features.
 
     Parameters
     ----------
     kind : {"patches", "hog"}
         "hog" needs scikit-image, and learns nothing from the images.
     size : "auto", int or (height, width), default="auto"
-        Images are resized to it by averaging areas. "auto": arrays keep their height and width up
-        to 32 pixels; longer sides, files and PIL images become 32.
+        Size to which images are resized by averaging areas. "auto": arrays keep their height and
+        width up to 32 pixels; longer sides, files and PIL images become 32.
     n_centroids : int, default=400
+        Number of patches in the dictionary.
     n_components : int, default=256
-        Principal components, at most as many as images.
+        Number of principal components, at most as many as images.
     random_state : int, RandomState or None
-        Draws patches, and starts the clustering.
+        Seed of the random patches and of the clustering.
 
     Attributes
     ----------
     size_ : (height, width)
+        Size to which images are resized, in pixels.
     channels_ : int
-        Of the images of `fit`; files and PIL images have 3.
+        Number of channels of the images of `fit`; files and PIL images have 3.
     centroids_ : array of shape (n_centroids, 36 * channels)
-        Of whitened patches.
+        Centres of the clusters of whitened patches.
 
     Examples
     --------
@@ -171,14 +176,14 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         if len(images) > MOST_IMAGES:
             some = images.rows(np.sort(rng.choice(len(images), MOST_IMAGES, replace=False)))
         if images.array is not None and images.array.dtype != np.uint8:
-            self.scale_ = float(images.array[: MOST_PATCHES // SIDE].std()) / SPREAD or 1.0
+            self.scale_ = float(images.array[: MOST_PATCHES // SIDE].std()) / PIXEL_DEVIATION or 1.0
         self._learn_patches(self._sample_patches(some, rng), rng)
         pooled = np.concatenate([self._pool(b) for b in self._batches(some)])
         self._learn_projection(pooled, rng)
         return images, pooled
 
     def _sample_patches(self, images: Images, rng: Any) -> FloatArray:
-        """Patches at random places, (m, 36 * channels), equally many of each image."""
+        """Draw equally many random patches from each image, shape (m, 36 * channels)."""
         each = -(-MOST_PATCHES // len(images))
         each = min(each, (self.size_[0] - PATCH + 1) * (self.size_[1] - PATCH + 1))
         found = []
@@ -210,7 +215,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         scale[scale < 1e-6] = 1.0
         standard = (pooled - self.feature_mean_) / scale
         n = min(self.n_components, *standard.shape)
-        with np.errstate(invalid="ignore"):  # Of images that are all alike, shares of variance.
+        with np.errstate(invalid="ignore"):  # If all images are equal, shares of variance are 0/0.
             solver = PCA(n, random_state=rng.randint(2**31 - 1)).fit(standard)
         self.components_ = (solver.components_ / scale).astype(np.float32)
         self.component_mean_ = (solver.mean_ @ solver.components_.T).astype(np.float32)
@@ -222,7 +227,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         AnnotationError, FileNotFoundError
-            As in `fit`; also if images have other channels than those of `fit`.
+            As in `fit`; also if images have another number of channels than those of `fit`.
         """
         check_is_fitted(self, "size_")
         _refuse_one_image(X, self.channels_)
@@ -240,7 +245,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
             yield batch / np.float32(self.scale_)
 
     def _pool(self, batch: FloatArray) -> FloatArray:
-        """Sum over each quarter how much nearer than on average each centre is."""
+        """Sum over each quarter how much nearer each centre is than the average centre."""
         windows = np.lib.stride_tricks.sliding_window_view(batch, (PATCH, PATCH), axis=(1, 2))
         n, high, wide = windows.shape[:3]
         patches = windows.transpose(0, 1, 2, 4, 5, 3).reshape(n * high * wide, -1)
@@ -262,7 +267,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return np.stack([features.hog(image, **HOG) for image in batch]).astype(np.float32)
 
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
-        """Names of the columns: "patches0", "patches1", ..."""
+        """Return the names of the columns: "patches0", "patches1", ..."""
         check_is_fitted(self, "size_")
         return np.array([f"{self.kind}{i}" for i in range(self.n_features_out_)], dtype=object)
 
@@ -274,10 +279,10 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
 
 
 def _refuse_one_image(X: Any, channels: int) -> None:
-    """Refuse an array that is one image of the kind that `fit` had."""
+    """Raise an error if X is a single image instead of an array of images."""
     shape = tuple(getattr(X, "shape", ()))
     if str(getattr(X, "dtype", "")) in ("object", "str") or hasattr(X, "columns") or 0 in shape:
-        return  # Paths, or nothing.
+        return  # X holds paths or is empty.
     grey = channels == 1 and len(shape) == 2 and shape[1] > 1
     if grey or (channels > 1 and len(shape) == 3 and channels in (shape[0], shape[2])):
         raise AnnotationError(
@@ -298,6 +303,8 @@ def _read_size(size: Any, given: tuple[int, int] | None) -> tuple[int, int]:
 
 
 def _normalised(patches: FloatArray) -> FloatArray:
-    """Patches of mean 0 and, unless they are flat, variance 1."""
+    """Return the patches scaled to mean 0 and, unless they are flat, variance 1."""
     centred = patches - patches.mean(axis=1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + np.float32(FLAT))
+    return centred / np.sqrt(
+        (centred**2).mean(axis=1, keepdims=True) + np.float32(LEAST_PATCH_VARIANCE)
+    )

@@ -1,4 +1,4 @@
-"""Raw inputs as users have them: texts and images, in lists, arrays, columns and files."""
+"""Raw texts and images in lists, arrays, columns and files."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from manyhands.typing import AnyArray
 CHANNELS = (1, 3, 4)
 
 VALUES_LOOKED_AT = 100
-"""Values by which texts are told from paths of images."""
+"""Number of values that decide whether texts are texts or paths of images."""
 RawKind = Literal["texts", "images"]
 
 
 def raw_kind(X: Any) -> RawKind | None:
-    """Tell texts and images from features.
+    """Return whether X holds texts or images; None if it holds features.
 
     Returns
     -------
     "images"
         An 8-bit array with three or four axes, or a list, array or column of paths or images.
     "texts"
-        A list, array or column of other texts, some of which are no numbers.
+        A list, array or column of other texts, unless all of them are numbers.
     None
-        Anything else, frames with several columns included.
+        Anything else, including frames with several columns.
     """
     if len(getattr(X, "shape", ())) > 2:
         return "images" if str(X.dtype).endswith("uint8") and len(X.shape) < 5 else None
@@ -42,7 +42,7 @@ def raw_kind(X: Any) -> RawKind | None:
 
 
 def kind_of_values(values: Sequence[Any]) -> RawKind | None:
-    """Tell texts, and paths or images, from other values."""
+    """Return whether values are texts, or paths or images; None if neither."""
     head = [value for value in values[:VALUES_LOOKED_AT] if not _is_missing(value)]
     if head and all(_is_image(value) or _is_image_path(value) for value in head):
         return "images"
@@ -53,7 +53,7 @@ def kind_of_values(values: Sequence[Any]) -> RawKind | None:
 
 
 def _values(X: Any) -> list[Any] | None:
-    """Values of a list, an object or text array, a Series or a one-column frame; else None."""
+    """Return the values of a list, an object or text array or one column; None otherwise."""
     if isinstance(X, str | bytes | os.PathLike):
         return None
     frame = as_frame(X)
@@ -70,7 +70,7 @@ def _values(X: Any) -> list[Any] | None:
 
 
 def _is_cell(value: Any) -> bool:
-    """Whether a row of a nested list holds one text."""
+    """Return whether a row of a nested list holds one text."""
     return isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], str)
 
 
@@ -81,7 +81,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _is_image(value: Any) -> bool:
-    """Whether a value is a path object, a PIL image, or an array of two or three axes."""
+    """Return whether a value is a path object, a PIL image, or an array of two or three axes."""
     if isinstance(value, os.PathLike) or hasattr(value, "getbands"):
         return True
     return isinstance(value, np.ndarray) and value.ndim in (2, 3)
@@ -109,12 +109,16 @@ def as_texts(X: Any, missing: str = "error") -> list[str]:
     ----------
     X : any
     missing : {"error", "empty"}
-        What to do with None and NaN: refuse them, or take them for empty texts.
+        What to do with None and NaN: raise an error, or read them as empty texts.
+
+    Returns
+    -------
+    list of str
 
     Raises
     ------
     AnnotationError
-        If X is of another kind, or holds something else.
+        If X is of another kind, or holds something else than texts.
     """
     if isinstance(X, str | bytes):
         raise AnnotationError(f"X is one text ({X[:40]!r}); give a list of texts: [X]")
@@ -128,7 +132,7 @@ def as_texts(X: Any, missing: str = "error") -> list[str]:
     if gaps and missing == "error":
         raise AnnotationError(
             f"X has no text in {len(gaps)} of {len(values)} rows (row {gaps[0]} is the first, "
-            "counted from 0); leave such rows out, or take them for empty texts: "
+            "counted from 0); leave such rows out, or read them as empty texts: "
             "TextEncoder(missing='empty')"
         )
     empty = set(gaps)
@@ -145,7 +149,7 @@ def as_texts(X: Any, missing: str = "error") -> list[str]:
 
 
 class Images:
-    """Images as users have them, read in batches.
+    """Images in memory or in files, read in batches.
 
     Parameters
     ----------
@@ -193,7 +197,7 @@ class Images:
         return int(_channels_last(first[None]).shape[3]) if isinstance(first, np.ndarray) else 3
 
     def rows(self, rows: AnyArray) -> Images:
-        """Some of the images."""
+        """Return some of the images."""
         part = object.__new__(Images)
         part.array = None if self.array is None else self.array[rows]
         part.items = [self.items[row] for row in rows] if self.items else []
@@ -241,7 +245,7 @@ def _check_channels(batch: AnyArray, channels: int) -> None:
 
 
 def _channels_last(X: AnyArray) -> AnyArray:
-    """Images as (n, height, width, channels)."""
+    """Return the images as (n, height, width, channels)."""
     if X.dtype.kind not in "uifb":
         raise AnnotationError(f"X is an array of {X.dtype}; images are arrays of numbers")
     if X.ndim == 3:
@@ -298,7 +302,7 @@ def as_pillow(item: Any) -> Any:
 
 
 def _read_image(item: Any, place: str, read: Callable[[Any], Any]) -> Any:
-    """Open a file unless the image is open, and read it; name it in errors."""
+    """Read an image, and open it first if it is a file; errors name the file."""
     pillow = require("PIL.Image", "Reading images", "pillow", "manyhands[io]")
     try:
         if hasattr(item, "getbands"):
@@ -310,7 +314,7 @@ def _read_image(item: Any, place: str, read: Callable[[Any], Any]) -> Any:
             f"{item} ({place}) does not exist (looked in {Path.cwd()}); check the name, or "
             "give an absolute path"
         ) from error
-    except Exception as error:  # Decoders of damaged files fail in any way.
+    except Exception as error:  # Decoders raise all kinds of exceptions for damaged files.
         name = "" if hasattr(item, "getbands") else f"{item}: "
         raise AnnotationError(
             f"{name}{place} cannot be read as an image ({error}); replace it or leave it out"
@@ -318,7 +322,7 @@ def _read_image(item: Any, place: str, read: Callable[[Any], Any]) -> Any:
 
 
 def _upright(image: Any) -> Any:
-    """Turn a photograph as its camera was held."""
+    """Return the rotate a photograph according to the orientation in its metadata."""
     return import_module("PIL.ImageOps").exif_transpose(image)
 
 
@@ -351,7 +355,7 @@ def resized(images: AnyArray, size: tuple[int, int] | None) -> AnyArray:
 
 
 def _areas(have: int, want: int) -> AnyArray:
-    """Share of every old pixel in every new one, (want, have); rows sum to 1."""
+    """Return the weight of every old pixel in every new one, (want, have); rows sum to 1."""
     edges = np.arange(want + 1) * (have / want)
     pixels = np.arange(have)
     overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
@@ -372,7 +376,7 @@ def listed(X: Any) -> Any:
 
 
 def image_rows(X: Any) -> list[Any]:
-    """Rows of images, or of whatever a model takes; texts are paths."""
+    """Return the rows of X as a list; texts are read as paths of images."""
     if hasattr(X, "detach"):
         X = X.detach().cpu().numpy()
     return [Path(row) if isinstance(row, str) else row for row in listed(X)]

@@ -1,4 +1,4 @@
-"""Texts as sparse features, without a download: words and characters, counted or hashed."""
+"""Encoder of texts without a download: words and runs of characters, counted or hashed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from manyhands.typing import AnyArray
 WORDS: dict[str, Any] = {"analyzer": "word", "ngram_range": (1, 2)}
 CHARACTERS: dict[str, Any] = {"analyzer": "char_wb", "ngram_range": (3, 5)}
 RARE_CHARACTERS = 2
-"""A run of characters must occur in so many texts, if any does."""
+"""Number of texts in which a run of characters must occur, unless none does."""
 
 
 @record(
@@ -32,25 +32,26 @@ RARE_CHARACTERS = 2
     "n_features_out_",
 )
 class TextEncoder(TransformerMixin, BaseEstimator):
-    """Texts as weights of their words (1-2) beside those of runs of characters (3-5) in words.
+    """Encode texts as weights of words and pairs of words, and of runs of 3 to 5 characters.
 
-    Runs of characters know inflections and misspellings that words miss (docs/results/encoders.md).
-    Counts count by their logarithm, and each of the two parts of a row has length 1.
+    Runs of characters match inflections and misspellings that words miss
+    (docs/results/encoders.md). Counts enter by their logarithm. The words and the runs of a row are
+    each scaled to length 1.
 
     Parameters
     ----------
     kind : {"tfidf", "hashing"}
-        "tfidf": the vocabulary is that of `fit`, and rare terms weigh more. "hashing": terms fall
-        into a fixed number of columns. Nothing is fitted, nothing grows with the texts, and
-        batches of a stream are encoded alike. Networks and `RaykarClassifier` have weights for
-        every column: before them, take "tfidf" or a smaller ``n_features``.
+        "tfidf": the vocabulary is that of `fit`, and rare terms weigh more. "hashing": terms are
+        hashed into a fixed number of columns, so nothing is fitted, nothing grows with the texts,
+        and all batches of a stream are encoded in the same way. Networks and `RaykarClassifier`
+        have weights for every column: use "tfidf" or a smaller ``n_features`` with them.
     n_features : int, default=2**18
-        Columns of "hashing", half for words and half for characters. The first layer of a network
-        of 128 units has 128 times as many weights, 34 million by default (134 MB, and with Adam
-        four times that), and each step changes all of them. With fewer columns, more terms share
-        one.
+        Number of columns of "hashing", half for words and half for characters. A network whose
+        first layer has 128 units has 128 weights per column: 34 million by default (134 MB, and
+        four times that with Adam), all updated in every step. The fewer the columns, the more terms
+        share one.
     missing : {"error", "empty"}
-        What to do with None and NaN: refuse them, or take them for empty texts, whose row is zero.
+        What to do with None and NaN: raise an error, or read them as empty texts (rows of zeros).
 
     Attributes
     ----------
@@ -159,7 +160,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         return sparse.hstack(parts, format="csr", dtype=np.float32)
 
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
-        """Names of the columns: terms, with "word:" or "characters:" before them."""
+        """Return the names of the columns: terms, with "word:" or "characters:" before them."""
         self._check_fitted()
         if self.kind == "hashing":
             half = self.n_features // 2
@@ -184,12 +185,12 @@ _BOTH = (WORDS, CHARACTERS)
 
 
 def _terms(texts: list[str], options: dict[str, Any], least: int) -> tuple[list[str], AnyArray]:
-    """Terms in at least so many texts (if there are none, in any), and their idf."""
+    """Return the terms that occur in ``least`` texts (or in any, if none does), and their idf."""
     for min_df in dict.fromkeys((min(least, len(texts)), 1)):
         vectorizer = TfidfVectorizer(**options, sublinear_tf=True, min_df=min_df)
         try:
             vectorizer.fit(texts)
-        except ValueError:  # There are no terms.
+        except ValueError:  # No text has any term.
             continue
         return vectorizer.get_feature_names_out().tolist(), vectorizer.idf_.astype(np.float32)
     return [], np.zeros(0, dtype=np.float32)

@@ -44,7 +44,13 @@ def crowd_checks(estimator: BaseCrowdClassifier) -> Iterator[tuple[str, Check]]:
 
 
 def check_crowd_estimator(estimator: BaseCrowdClassifier) -> None:
-    """Run every check that applies; the first failure raises."""
+    """Run every check that applies to an estimator.
+
+    Raises
+    ------
+    AssertionError
+        By the first check that fails.
+    """
     for _, check in crowd_checks(estimator):
         check(estimator)
 

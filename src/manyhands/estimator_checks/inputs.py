@@ -23,21 +23,21 @@ from manyhands.fitting import BaseCrowdClassifier
 
 
 def check_nan_and_minus_one_agree(estimator: BaseCrowdClassifier) -> None:
-    """NaN in a float matrix and -1 in an integer one mean the same."""
+    """Check that NaN in a float matrix and -1 in an integer one mean the same."""
     X, A, _ = make_crowd_problem()
     with_nan = np.where(A < 0, np.nan, A)
     expect_same_fit(quick_fit(estimator, X, A), quick_clone(estimator).fit(X, with_nan), X)
 
 
 def check_table_and_matrix_agree(estimator: BaseCrowdClassifier) -> None:
-    """A table and the matrix from which it was made give the same fit."""
+    """Check that a table and the matrix from which it was made give the same fit."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
     expect_same_fit(quick_fit(estimator, X, A), quick_clone(estimator).fit(X, table), X)
 
 
 def check_dataset_and_array_agree(estimator: BaseCrowdClassifier) -> None:
-    """A map-style Dataset, a tensor and a sparse matrix give the same fit as the equal array."""
+    """Check that a Dataset, a tensor and a sparse matrix give the same fit as an equal array."""
     from scipy.sparse import csr_matrix
 
     X, A, _ = make_crowd_problem()
@@ -50,7 +50,7 @@ def check_dataset_and_array_agree(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_inputs_untouched(estimator: BaseCrowdClassifier) -> None:
-    """``fit`` and ``predict`` change neither X nor the annotations."""
+    """Check that ``fit`` and ``predict`` change neither X nor the annotations."""
     X, A, _ = make_crowd_problem()
     before = X.copy(), A.copy()
     table = AnnotationTable.from_matrix(A)
@@ -63,7 +63,7 @@ def check_inputs_untouched(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_bad_input(estimator: BaseCrowdClassifier) -> None:
-    """Unusable input raises an error that names the argument, and never gives a model."""
+    """Check that unusable input raises an error that names the argument, and gives no model."""
     X, A, _ = make_crowd_problem()
     broken = X.copy()
     broken[3, 1] = np.nan
@@ -89,7 +89,7 @@ def check_bad_input(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_annotations_of_weight_zero_are_none(estimator: BaseCrowdClassifier) -> None:
-    """An annotation of weight 0 has no effect."""
+    """Check that an annotation of weight 0 has no effect."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
     kept = (table.instance > 5) & (table.annotator != 4)
@@ -100,7 +100,7 @@ def check_annotations_of_weight_zero_are_none(estimator: BaseCrowdClassifier) ->
 
 
 def check_silent_annotators_and_unlabelled_instances(estimator: BaseCrowdClassifier) -> None:
-    """Instances and annotators without annotations are accepted and get finite predictions."""
+    """Check that instances and annotators without annotations get finite predictions."""
     X, A, _ = make_crowd_problem()
     A = np.hstack([A, np.full((len(A), 1), -1)])
     A[:5] = -1
@@ -119,7 +119,7 @@ def check_silent_annotators_and_unlabelled_instances(estimator: BaseCrowdClassif
 
 
 def check_annotator_permutation(estimator: BaseCrowdClassifier) -> None:
-    """Permuting annotators permutes ``confusion_`` and does not change predictions."""
+    """Check that permuting annotators permutes ``confusion_`` and does not change predictions."""
     X, A, _ = make_crowd_problem()
     order = np.array([2, 0, 4, 1, 3])
     first, second = quick_clone(estimator), quick_clone(estimator)
@@ -135,7 +135,7 @@ def check_annotator_permutation(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_class_renaming(estimator: BaseCrowdClassifier) -> None:
-    """Renaming classes renames predictions and changes nothing else."""
+    """Check that renaming classes renames predictions and changes nothing else."""
     X, A, _ = make_crowd_problem()
     names = np.array(["ape", "bee", "cat", None], dtype=object)
     plain, renamed = quick_fit(estimator, X, A), quick_clone(estimator).fit(X, names[A])
@@ -144,7 +144,7 @@ def check_class_renaming(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_degenerate_crowds(estimator: BaseCrowdClassifier) -> None:
-    """One annotator, constant annotators, and full agreement give finite probabilities."""
+    """Check that one annotator, constant annotators and full agreement give finite results."""
     X, A, y = make_crowd_problem()
     crowds = {
         "one annotator": y[:, None],
@@ -155,7 +155,8 @@ def check_degenerate_crowds(estimator: BaseCrowdClassifier) -> None:
     for name, crowd in crowds.items():
         if len(np.unique(crowd[crowd >= 0])) > 1:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ModelChoiceWarning)  # It may doubt such a crowd.
+                # The fit may rightly warn of such a crowd.
+                warnings.simplefilter("ignore", ModelChoiceWarning)
                 fitted = quick_clone(estimator).fit(X, crowd)
             assert np.isfinite(fitted.predict_proba(X)).all(), name
             if hasattr(fitted, "confusion_"):
@@ -163,7 +164,7 @@ def check_degenerate_crowds(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_user_network(estimator: BaseCrowdClassifier) -> None:
-    """A user's own module serves as backbone and is not trained in place."""
+    """Check that a user's own module serves as backbone and is not trained in place."""
     X, A, _ = make_crowd_problem()
     own = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     before = copy.deepcopy(own.state_dict())

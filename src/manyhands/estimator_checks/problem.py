@@ -38,14 +38,14 @@ def quick_clone(estimator: BaseCrowdClassifier, **parameters: Any) -> BaseCrowdC
     for name, value in {**defaults, **parameters}.items():
         is_own = name.partition("__")[0] in own
         if not is_own and not members and "estimator" not in own:
-            continue  # A classifier that has no epochs, say.
+            continue  # Such as max_epochs of a classifier that has no epochs.
         prefixes = [""] if is_own else members or ["estimator__"]
         made.set_params(**{f"{prefix}{name}": value for prefix in prefixes})
     return made
 
 
 _FITTED: OrderedDict[tuple[type, str], BaseCrowdClassifier] = OrderedDict()
-"""The last fits of `quick_fit`."""
+"""The most recent fits of `quick_fit`."""
 
 _MOST_FITTED = 8
 
@@ -53,9 +53,9 @@ _MOST_FITTED = 8
 def quick_fit(
     estimator: BaseCrowdClassifier, X: AnyArray, y: Any, **parameters: Any
 ) -> BaseCrowdClassifier:
-    """Fit a `quick_clone`, or copy the equal fit of another check.
+    """Return a fitted `quick_clone`, or a copy of the same fit of another check.
 
-    Most checks look at the same fit. One that is about fitting calls ``quick_clone(...).fit``.
+    Most checks need the same fit. A check of fitting itself calls ``quick_clone(...).fit``.
     """
     fresh = quick_clone(estimator, **parameters)
     try:

@@ -26,7 +26,7 @@ from manyhands.typing import FloatArray
 
 
 def check_batch_of_one(estimator: BaseCrowdClassifier) -> None:
-    """The result for a single instance keeps its axes and equals its row in a larger batch."""
+    """Check that the result for one instance keeps its axes and equals its row in a batch."""
     X, A, _ = make_crowd_problem(n=33)
     fitted = quick_clone(estimator, batch_size=8).fit(X, A)
     assert fitted.predict(X[:1]).shape == (1,)
@@ -39,7 +39,7 @@ def check_batch_of_one(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_every_parameter_moves(estimator: BaseCrowdClassifier) -> None:
-    """Every trainable parameter receives a gradient within a few steps."""
+    """Check that every trainable parameter receives a gradient within a few steps."""
     X, A, _ = make_crowd_problem()
     rates: dict[str, Any] = {"weight_decay": 0.0}
     if "protocol__noise_lr" in estimator.get_params():
@@ -53,7 +53,7 @@ def check_every_parameter_moves(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_probabilities(estimator: BaseCrowdClassifier) -> None:
-    """Probabilities are non-negative and sum to 1; ``predict`` is their argmax."""
+    """Check that probabilities are non-negative and sum to 1; ``predict`` is their argmax."""
     X, A, _ = make_crowd_problem()
     fitted = quick_fit(estimator, X, A)
     proba = fitted.predict_proba(X)
@@ -76,7 +76,7 @@ def check_probabilities(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_decisions(estimator: BaseCrowdClassifier) -> None:
-    """``decision`` changes what `predict` says, on grades too, and no probability."""
+    """Check that ``decision`` changes what `predict` says, on grades too, and no probability."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2], ordered=True)
     fitted = quick_fit(estimator, X, table)
@@ -100,7 +100,7 @@ def check_decisions(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_annotator_subset_is_slice(estimator: BaseCrowdClassifier) -> None:
-    """The prediction for some annotators is a slice of the prediction for all."""
+    """Check that the prediction for some annotators is a slice of the prediction for all."""
     X, A, _ = make_crowd_problem()
     fitted = quick_fit(estimator, X, A)
     if hasattr(fitted, "predict_annotation_proba"):
@@ -110,7 +110,7 @@ def check_annotator_subset_is_slice(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_global_random_state_untouched(estimator: BaseCrowdClassifier) -> None:
-    """``fit`` and ``predict`` do not advance numpy's and torch's global generators."""
+    """Check that ``fit`` and ``predict`` do not advance numpy's and torch's global generators."""
     X, A, _ = make_crowd_problem()
     numpy_state: Any = np.random.get_state()  # noqa: NPY002
     torch_state = torch.get_rng_state()
@@ -122,7 +122,7 @@ def check_global_random_state_untouched(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_same_seed_same_result(estimator: BaseCrowdClassifier) -> None:
-    """Two fits with the same seed agree bit for bit, with and without held-out instances."""
+    """Check that two fits with the same seed agree bit for bit, also with held-out instances."""
     X, A, _ = make_crowd_problem()
     for validation in (None, 0.2):
         first = quick_fit(estimator, X, A, validation=validation)
@@ -131,7 +131,7 @@ def check_same_seed_same_result(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_history(estimator: BaseCrowdClassifier) -> None:
-    """``history_`` has one row per epoch: stage, epoch, terms that sum to the loss, seconds."""
+    """Check the rows of ``history_``: stage, epoch, terms that sum to the loss, seconds."""
     X, A, _ = make_crowd_problem()
     fitted = quick_fit(estimator, X, A, validation=0.2)
     assert fitted.history_
@@ -146,7 +146,10 @@ def check_history(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_score(estimator: BaseCrowdClassifier) -> None:
-    """``score`` is agreement with annotations, and warns of training instances; or accuracy."""
+    """Check ``score``: accuracy by gold labels, else agreement with the annotations.
+
+    Scoring the training instances must warn.
+    """
     X, A, y = make_crowd_problem(n=60)
     table = AnnotationTable.from_matrix(A, instances=[f"img{i}" for i in range(60)])
     fitted = quick_clone(estimator).fit(X[:48], table[:48])
@@ -168,7 +171,7 @@ def check_score(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_cross_validation(estimator: BaseCrowdClassifier) -> None:
-    """A table passes as y through scikit-learn's ``cross_validate``."""
+    """Check that a table passes as y through scikit-learn's ``cross_validate``."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
 
@@ -182,7 +185,7 @@ def check_cross_validation(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
-    """A new annotator is expected to annotate as the crowd does; a warning says so."""
+    """Check that a new annotator is expected to annotate as the crowd does; a warning says so."""
     X, A, _ = make_crowd_problem()
     fitted = quick_fit(estimator, X, A)
     if not hasattr(fitted, "predict_annotation_proba"):
@@ -212,7 +215,7 @@ def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_class_balance(estimator: BaseCrowdClassifier) -> None:
-    """Every option for rare classes changes the fit; an unknown one raises an error."""
+    """Check that every option for rare classes changes the fit; an unknown one raises an error."""
     X, A, y = make_crowd_problem()
     rare = np.where((y == 2)[:, None] & (np.arange(len(y)) > 12)[:, None], -1, A)
     plain = quick_clone(estimator, class_balance=None).fit(X, rare).predict_proba(X)
@@ -227,7 +230,7 @@ def check_class_balance(estimator: BaseCrowdClassifier) -> None:
 def check_reweighting_balanced_annotations_changes_nothing(
     estimator: BaseCrowdClassifier,
 ) -> None:
-    """With equally many annotations of every class, "reweight" and "resample" have no effect."""
+    """Check that balances have no effect if every class has equally many annotations."""
     X, _, y = make_crowd_problem()
     A = np.where(np.arange(5) < 3, y[:, None], -1)
     plain = quick_clone(estimator).fit(X, A)
@@ -236,7 +239,7 @@ def check_reweighting_balanced_annotations_changes_nothing(
 
 
 def check_partial_fit(estimator: BaseCrowdClassifier) -> None:
-    """Annotations that come later count, and so do new annotators; order is kept."""
+    """Check that annotations that come later count, and so do new annotators; order is kept."""
     if not hasattr(estimator, "partial_fit"):
         return
     X, A, _ = make_crowd_problem()
@@ -262,9 +265,9 @@ def check_partial_fit(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_lost_classes(estimator: BaseCrowdClassifier) -> None:
-    """A class with annotations that is predicted for no training instance is warned about.
+    """Check that a fit warns of class collapse: an annotated class that is never predicted.
 
-    One is bound to be lost: two classes have the same features.
+    A class must collapse in this problem, because two classes have the same features.
     """
     _, A, y = make_crowd_problem()
     X = np.eye(4)[np.minimum(y, 1)]

@@ -28,7 +28,7 @@ from manyhands.typing import FloatArray
 
 
 def check_protocol(estimator: BaseCrowdClassifier) -> None:
-    """A fitted classifier is a `CrowdClassifier`; its traits say whether it can go on."""
+    """Check that a fitted classifier is a `CrowdClassifier` with true traits."""
     X, A, _ = make_crowd_problem()
     fitted = quick_fit(estimator, X, A)
     assert isinstance(fitted, CrowdClassifier)
@@ -36,14 +36,14 @@ def check_protocol(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_pickle(estimator: BaseCrowdClassifier) -> None:
-    """A fitted estimator survives pickling."""
+    """Check that a fitted estimator survives pickling."""
     X, A, _ = make_crowd_problem()
     fitted = quick_fit(estimator, X, A)
     expect_same_fit(fitted, pickle.loads(pickle.dumps(fitted)), X)
 
 
 def check_save_and_load(estimator: BaseCrowdClassifier) -> None:
-    """A saved model makes the same predictions after loading, those of annotations included.
+    """Check that a saved model makes the same predictions after loading.
 
     It has all fitted attributes but those that the traits declare as ``unsaved``.
     """
@@ -70,7 +70,7 @@ def check_save_and_load(estimator: BaseCrowdClassifier) -> None:
 
 
 class _Stop(Callback):
-    """Notes the stages of a fit's epochs; interrupts it at the end of one, before its checkpoint.
+    """Record the stage of every epoch, and interrupt the fit after one, before its checkpoint.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class _Stop(Callback):
 
 
 def check_resume_from_checkpoint(estimator: BaseCrowdClassifier) -> None:
-    """An interrupted fit goes on from its checkpoint and ends as an uninterrupted fit does.
+    """Check that an interrupted fit resumes from its checkpoint, with the same final result.
 
     It is interrupted in the last epoch of every stage. All that this epoch needs must be in the
     checkpoint. Classifiers without ``checkpoint`` or ``callbacks`` are not checked.
@@ -100,7 +100,7 @@ def check_resume_from_checkpoint(estimator: BaseCrowdClassifier) -> None:
     counting = _Stop()
     whole = quick_clone(estimator, callbacks=[counting]).fit(X, A)
     stages = counting.stages
-    assert stages, "callbacks hear of no epoch, so nothing can be interrupted"
+    assert stages, "callbacks are called for no epoch, so nothing can be interrupted"
     ends = [k for k in range(2, len(stages) + 1) if stages[k - 1 : k + 1] != stages[k - 1 : k] * 2]
     for at in ends:  # Nothing is written before the end of the first epoch.
         with tempfile.TemporaryDirectory() as folder:
@@ -120,7 +120,7 @@ def check_resume_from_checkpoint(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_partial_fit_saved(estimator: BaseCrowdClassifier) -> None:
-    """A saved model goes on if it is given everything again; so does a fitted one."""
+    """Check that a saved model goes on if it is given everything again; so does a fitted one."""
     if not hasattr(estimator, "partial_fit"):
         return
     X, A, _ = make_crowd_problem()
@@ -136,7 +136,7 @@ def check_partial_fit_saved(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_failed_partial_fit_changes_nothing(estimator: BaseCrowdClassifier) -> None:
-    """Other features, a new class or repeated pairs leave the model unchanged."""
+    """Check that other features, a new class or repeated pairs leave the model unchanged."""
     if not hasattr(estimator, "partial_fit"):
         return
     X, A, _ = make_crowd_problem()
@@ -166,7 +166,7 @@ class _Interrupting(torch.utils.data.TensorDataset):
 
 
 def check_failed_fit_changes_nothing(estimator: BaseCrowdClassifier) -> None:
-    """A fit that fails or is interrupted leaves all attributes unchanged."""
+    """Check that a fit that fails or is interrupted leaves all attributes unchanged."""
     X, A, _ = make_crowd_problem()
     broken = X.copy()
     broken[3, 1] = np.nan
@@ -190,7 +190,7 @@ def check_failed_fit_changes_nothing(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_fit_leaves_public_attributes_only(estimator: BaseCrowdClassifier) -> None:
-    """After fit there are only parameters and names that end, but do not begin, with "_"."""
+    """Check that a fit leaves only parameters and public attributes that end with "_"."""
     X, A, _ = make_crowd_problem()
     for validation in (None, 0.2):
         fitted = quick_fit(estimator, X, A, validation=validation)

@@ -31,11 +31,11 @@ from manyhands.training import (
     Callback,
     EarlyStopping,
     Features,
-    InStep,
     Monitor,
     ProgressBar,
     Stage,
-    heard_by_first,
+    WeightSync,
+    first_process_callbacks,
     isolated_rng,
 )
 from manyhands.typing import FloatArray, IntArray
@@ -115,7 +115,7 @@ def make_callbacks(model: Method, fit: Fit[Any, Any]) -> tuple[list[Callback], B
     """
     callbacks: list[Callback] = [EpochClock(fit), Monitor(lambda: fit.facts)]
     if active_ranks() is not None:
-        callbacks.append(InStep(fit.module))
+        callbacks.append(WeightSync(fit.module))
     best: BestState | None = None
     recipe = fit.recipe
     if recipe.validation is not None and fit.earlier is None:
@@ -137,7 +137,7 @@ def make_callbacks(model: Method, fit: Fit[Any, Any]) -> tuple[list[Callback], B
                     exempt=model._traits.preparatory_stages,
                 )
             )
-    callbacks += [*_watchers(model, fit), *heard_by_first(recipe.callbacks)]
+    callbacks += [*_watchers(model, fit), *first_process_callbacks(recipe.callbacks)]
     if recipe.verbose and in_first_process():
         callbacks.append(ProgressBar(recipe.title))
     return callbacks, best

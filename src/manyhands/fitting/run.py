@@ -38,11 +38,11 @@ from manyhands.training import (
     Monitor,
     ProgressBar,
     Stage,
-    drawn_in,
+    default_dtype,
     hold_out,
     isolated_rng,
     read_n_epochs,
-    resumed_alike,
+    resume_in_all_processes,
     run_stages,
 )
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -128,7 +128,7 @@ def _pilot(method: Method, fit: Fit[Any, Any], held: IntArray, start: Start | No
     """Run the first stage of a training; return predictions of instances after every epoch."""
     # A copy: a factory may return a module that it keeps, which the training starts from.
     fit.module = deepcopy(make_module(method, fit, start))
-    with drawn_in(fit.features.dtype):
+    with default_dtype(fit.features.dtype):
         fit.state = method._prepare(fit)
     # By the most probable classes, so that the length does not depend on ``decision``.
     predictor = Predictor(fit.module, fit.features, PREDICT_BATCH, None, held)
@@ -136,7 +136,7 @@ def _pilot(method: Method, fit: Fit[Any, Any], held: IntArray, start: Start | No
     callbacks: list[Callback] = [EpochClock(fit), Monitor(follower)]
     if fit.recipe.verbose and in_first_process():
         callbacks.append(ProgressBar(f"{fit.recipe.title}, pilot"))
-    with drawn_in(fit.features.dtype):
+    with default_dtype(fit.features.dtype):
         run_stages(method._stages(fit)[:1], callbacks=callbacks, history=fit.history)
     return np.stack(follower.followed.codes)
 
@@ -144,7 +144,7 @@ def _pilot(method: Method, fit: Fit[Any, Any], held: IntArray, start: Start | No
 def _train(method: Method, fit: Fit[Any, Any], start: Start | None) -> Fitted:
     """Train, and read off what the network has learnt."""
     fit.module = make_module(method, fit, start)
-    with drawn_in(fit.features.dtype):
+    with default_dtype(fit.features.dtype):
         fit.state = method._prepare(fit)
         stages = method._stages(fit)
         callbacks, best = method._callbacks(fit)
@@ -216,7 +216,7 @@ def _run_stages(
             device=fit.features.device,
             n_epochs=fit.n_epochs,
         )
-        first_stage, first_epoch = resumed_alike(checkpoint)
+        first_stage, first_epoch = resume_in_all_processes(checkpoint)
         callbacks = [*callbacks, checkpoint]
     announce(method, fit, stages)
     run_stages(

@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 def annotation_nll(
     log_proba: Tensor, labels: Tensor, weights: Tensor | None = None, focus: float = 0.0
 ) -> Tensor:
-    """Mean negative log likelihood of observed annotations.
+    """Return the mean negative log likelihood of observed annotations.
 
     Parameters
     ----------
@@ -28,10 +28,13 @@ def annotation_nll(
 
 
 def focal_nll(log_proba: Tensor, focus: float) -> Tensor:
-    """Elementwise focal loss -(1 - p)^focus log p (Lin et al. 2017, Eq. 4); plain if focus is 0."""
+    """Return the elementwise focal loss -(1 - p)^focus log p (Lin et al. 2017, Eq. 4).
+
+    ``focus=0`` gives the plain negative log likelihood.
+    """
     if not focus:
         return -log_proba
-    # Kept above 0, where the derivative of a power below 1 is infinite.
+    # The clamp keeps 1 - p above 0, where the derivative of a power below 1 is infinite.
     rest = (-torch.expm1(log_proba)).clamp_min(torch.finfo(log_proba.dtype).eps)
     return -(rest**focus) * log_proba
 
@@ -39,7 +42,7 @@ def focal_nll(log_proba: Tensor, focus: float) -> Tensor:
 def soft_cross_entropy(
     logits: Tensor, targets: Tensor, weights: Tensor | None = None, focus: float = 0.0
 ) -> Tensor:
-    """Mean cross entropy of logits (n, c) against target distributions (n, c).
+    """Return the mean cross entropy of logits (n, c) against target distributions (n, c).
 
     Parameters
     ----------
@@ -60,7 +63,7 @@ def apply_confusion(proba: Tensor, kernels: Tensor) -> Tensor:
 
 
 def mix_log_proba(gate_logit: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """log(g exp(first) + (1 - g) exp(second)) with g = sigmoid(gate_logit).
+    """Return log(g exp(first) + (1 - g) exp(second)) with g = sigmoid(gate_logit).
 
     ``gate_logit`` has shape (...), ``first`` and ``second`` have shape (..., c). The function takes
     the logit because the gradient of log g is not a number where g rounds to 0 or 1.
@@ -93,7 +96,7 @@ def confusion_gap(individual: Tensor, common: Tensor, *, squared: bool = False) 
 def information_gain(
     log_left: Tensor, log_right: Tensor, log_prior: Tensor, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Both parts of a bound on the mutual information of two views of n instances.
+    """Return both parts of a bound on the mutual information of two views of n instances.
 
     With P_ij = sum_c left_ic right_jc / prior_c, the parts are the mean of 1 + log P_ii over
     instances, and the mean of P_ij over pairs i != j (0 for a single instance). Max-MIG maximises

@@ -1,10 +1,10 @@
-"""Processes that train one network together: who computes which instances, and exact gradients.
+"""Data-parallel training of one network by several processes, with exact gradients.
 
 All processes run the same program, with the same random numbers, on the same batches. Only the
-network is divided: every process applies it to its own part of a batch (`over_ranks`) and receives
-the outputs of all. What follows (layers of annotators, losses over pairs of instances, draws of
-annotations) is computed alike by all. The gradient of such a loss, averaged over the processes, is
-that of one process with the whole batch, whatever the loss is.
+network's work is divided: every process applies the network to its own part of a batch
+(`over_ranks`) and receives the outputs of all. Every process then computes the rest in the same
+way: layers of annotators, losses over pairs of instances, draws of annotations. The gradient of the
+loss, averaged over the processes, equals that of one process with the whole batch, for any loss.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 T = TypeVar("T")
 
-BUCKET = 1 << 25
-"""Bytes of gradients that are summed at once."""
+BUCKET_BYTES = 1 << 25
+"""Bytes of gradients that are summed over the processes in one call (32 MiB)."""
 
 
 @dataclass(eq=False)
 class Ranks:
-    """The processes of a training, as one of them sees them.
+    """One process's view of the processes that train a network together.
 
     Attributes
     ----------
     rank, size : int
-        Number of this process, from 0, and of all.
+        Number of this process, from 0, and number of processes.
     device : torch.device
     dtype : torch.dtype
-        Of the instances and of the weights.
+        Type of the instances and of the weights.
     autocast : callable () -> context manager
         Precision in which the network computes.
     """
@@ -58,11 +58,11 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the one that writes files and talks to the user."""
+        """Whether this is the first process, the only one that writes files and prints."""
         return self.rank == 0
 
     def part(self, n: int) -> slice:
-        """Rows of n that this process computes; the sizes of the parts differ by at most one."""
+        """Return the slice of n rows that this process computes; sizes differ by at most one."""
         return self._bounds(n)[self.rank]
 
     def _bounds(self, n: int) -> list[slice]:
@@ -70,7 +70,7 @@ class Ranks:
         return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
     def divides(self, n: int) -> bool:
-        """Whether a batch is divided: there are several processes, and rows for all of them."""
+        """Return whether n rows are divided: there are several processes, and a row for each."""
         return 1 < self.size <= n
 
     # -- the network ------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Ranks:
     def apply(
         self, network: nn.Module, function: Callable[[Tensor], Tensor], x: Tensor, dim: int
     ) -> Tensor:
-        """Apply a function of a network to all rows of x, see `over_ranks`."""
+        """Apply a function of a network to all rows of x; see `over_ranks`."""
         if self._inside or not self.divides(len(x)):
             return self._computed(function, x)
         for value in network.parameters():
@@ -96,14 +96,14 @@ class Ranks:
             return function(x).to(x.dtype)
 
     def gathered(self, own: Tensor, n: int) -> Tensor:
-        """Put the parts of all processes together, (n, ...); the gradient goes back to each."""
+        """Return the parts of all processes as one tensor (n, ...); gradients flow back to each."""
         return cast(Tensor, _Gathered.apply(own, self, n))  # type: ignore[no-untyped-call]
 
     @contextmanager
     def _own_draws(self) -> Iterator[None]:
-        """Let dropout draw numbers of this process's own, and forget that it drew any.
+        """Let dropout draw different numbers in every process; restore the generator afterwards.
 
-        What is drawn next, such as an epoch's order, is then the same in all processes.
+        Later draws, such as the order of an epoch, are then the same in all processes.
         """
         state = torch.get_rng_state()
         on_cuda = self.device.type == "cuda"
@@ -130,7 +130,7 @@ class Ranks:
     def average_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         """Average the gradients of an optimiser's parameters over the processes.
 
-        Those of parameters that are no part of a divided network are complete already.
+        Parameters outside the divided networks are left out: their gradients are already complete.
         """
         if self.size == 1:
             return
@@ -150,7 +150,7 @@ class Ranks:
 
     @torch.no_grad()
     def align(self, module: nn.Module) -> None:
-        """Give the first process's weights and buffers to all."""
+        """Copy the first process's weights and buffers to all processes."""
         if self.size == 1:
             return
         for value in [*module.parameters(), *module.buffers()]:
@@ -159,7 +159,7 @@ class Ranks:
             value.copy_(given)
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """Make something in the first process, and give it to all; or its error."""
+        """Call ``make`` in the first process, and return its result, or raise its error, in all."""
         if self.size == 1:
             return make()
         found: list[Any] = [None, None]
@@ -189,13 +189,13 @@ _ACTIVE: ContextVar[Ranks | None] = ContextVar("ranks", default=None)
 
 
 def active_ranks() -> Ranks | None:
-    """Return the processes that work together at present; None outside such a training."""
+    """Return the processes of the current training on several devices; None if there is none."""
     return _ACTIVE.get()
 
 
 @contextmanager
 def working_together(ranks: Ranks | None) -> Iterator[None]:
-    """Divide networks among processes inside the block; None: every process works alone."""
+    """Divide networks among ``ranks`` inside the block; with None every process works alone."""
     token = _ACTIVE.set(ranks)
     try:
         yield
@@ -205,7 +205,7 @@ def working_together(ranks: Ranks | None) -> Iterator[None]:
 
 @contextmanager
 def one_fit(ranks: Ranks | None) -> Iterator[bool]:
-    """Yield whether a fit together is no part of another fit together."""
+    """Yield whether this fit on several processes is the outermost one."""
     if ranks is None:
         yield False
         return
@@ -217,20 +217,20 @@ def one_fit(ranks: Ranks | None) -> Iterator[bool]:
 
 
 def from_first(make: Callable[[], T]) -> T:
-    """Make something in the first process, and give it to all; just make it outside a training."""
+    """Call ``make`` in the first process and return its result in all; alone, just call it."""
     ranks = active_ranks()
     return make() if ranks is None else ranks.from_first(make)
 
 
 def exchanged(own: Tensor, n: int) -> Tensor:
-    """Put the parts of n rows that the processes hold together."""
+    """Return all n rows, of which every process holds a part."""
     ranks = active_ranks()
     assert ranks is not None
     return ranks.gathered(own, n)
 
 
 def in_first_process() -> bool:
-    """Whether this process writes files and talks to the user; the only one does."""
+    """Return whether this is the main process, the only one that writes files and prints."""
     ranks = active_ranks()
     return ranks is None or ranks.is_first
 
@@ -243,7 +243,7 @@ def over_ranks(
     Parameters
     ----------
     network : nn.Module
-        What holds the parameters.
+        The network whose parameters ``function`` uses.
     function : callable (x) -> tensor with one entry per instance along ``dim``
     x : tensor of shape (n, ...)
         The same in all processes.
@@ -252,17 +252,17 @@ def over_ranks(
     Returns
     -------
     tensor
-        ``function(x)``, in all processes. Outside `working_together`, it is just that.
+        ``function(x)``, the same in all processes.
     """
     ranks = active_ranks()
     return function(x) if ranks is None else ranks.apply(network, function, x, dim)
 
 
 class _Gathered(torch.autograd.Function):
-    """The parts of all processes as one tensor.
+    """Concatenation of the parts of all processes, with its gradient.
 
-    Every process computes the loss from it. The gradient of the sum of these losses with respect
-    to a part is the sum of what all of them send back.
+    Every process computes the loss from the whole. The gradient of the sum of these losses with
+    respect to a part is the sum of the gradients of all processes.
     """
 
     @staticmethod
@@ -306,7 +306,7 @@ def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
     for tensor in tensors:
         bucket.append(tensor)
         size += tensor.nbytes
-        if size >= BUCKET:
+        if size >= BUCKET_BYTES:
             yield bucket
             bucket, size = [], 0
     if bucket:
@@ -318,7 +318,7 @@ def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def _synced_batch_norms(network: nn.Module, ranks: Ranks) -> Iterator[None]:
-    """Normalise by the statistics of the whole batch inside the block, on any device."""
+    """Make batch normalisation use the statistics of the whole batch inside the block."""
     parts = [
         part
         for part in network.modules()
@@ -342,7 +342,7 @@ def _counts(norm: _BatchNorm) -> bool:
 
 
 def _normalised(norm: _BatchNorm, x: Tensor) -> Tensor:
-    """Normalise the own part of a batch by the mean and variance of all its parts."""
+    """Normalise this process's part of a batch by the mean and variance of the whole batch."""
     axes = [axis for axis in range(x.ndim) if axis != 1]
     shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
     wide = x if x.dtype == torch.float64 else x.float()

@@ -24,7 +24,7 @@ def robust_anchors(
     *,
     normalize: bool = True,
 ) -> Tensor:
-    r"""Robust anchor of each class: the assurance-weighted centre of a batch's anchors [1]_.
+    r"""Return the robust anchor of each class: the assurance-weighted centre of its anchors [1]_.
 
     :math:`e^*_r = \sum_j A(e_{c_j}) e^*_{c_j}` (Def. 4), over the anchors of each class.
 
@@ -66,7 +66,7 @@ def tuplet_nll(
     constant: float = 1.0,
     form: str = "paper",
 ) -> Tensor:
-    r"""Negative log probability of each tuplet's positive given its anchor [1]_.
+    r"""Return the negative log probability of each tuplet's positive given its anchor [1]_.
 
     The similarity is :math:`R_j = C - \|f_j - f^*\|_2` (Section 3.3.3). The form "paper" is the
     softmax over the members of :math:`\eta A_j R_j`. The form "code", as released by the authors,

@@ -1,9 +1,9 @@
 """Sharing of fitted models: a folder with a model card, and the Hugging Face Hub.
 
-What annotators do, and their ids, are personal data. They are left out unless asked for: the shared
-model predicts classes as before, and expects of every annotator what the crowd as a whole does. Of
-the training data, the posterior is left out, too; what the classifier itself learnt is shared. A
-kernel's landmarks, in `manyhands.CrowdStackingClassifier`, are rows of the training features.
+The ids and profiles of annotators are personal data and are left out by default. The shared model
+still predicts classes, and treats every annotator like the crowd as a whole. The posterior of the
+training data is left out, too. The parameters of the classifier are shared; note that the landmarks
+of a kernel in `manyhands.CrowdStackingClassifier` are rows of the training features.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from manyhands.records import is_saved_whole
 
 CROWD = {"pooled_confusion_", "class_prior_", "common_confusion_", "C_", "coef_", "intercept_"}
 CROWD |= {"forget_rates_", "classes_", "feature_names_in_"}
-"""Fitted arrays that say nothing of a single annotator or instance; all others are left out."""
+"""Fitted arrays without information about a single annotator or instance; others are left out."""
 
 WEIGHTS = ("weights-*.safetensors", "members-*/**")
-"""What a model folder holds beside ``model.json``."""
+"""Files of a model folder besides ``model.json``."""
 
 
 def save_pretrained(
@@ -59,7 +59,7 @@ def save_pretrained(
         With ``include_annotators``: replace the ids by w001, w002, ..., in the order of
         ``annotators_``.
     annotations : AnnotationTable or array, optional
-        What the model was fitted on. The card then states how much that is, and the agreement.
+        The annotations of the fit. If given, the card states their number and agreement.
     gold : (X, y_gold), optional
         Instances outside the training data, for the accuracy on the card.
     estimate : AccuracyEstimate, optional
@@ -68,13 +68,14 @@ def save_pretrained(
     Returns
     -------
     Path
-        `manyhands.load` reads the folder.
+        The folder, which `manyhands.load` reads.
 
     Raises
     ------
     AnnotationError
-        If the model is an aggregator, if a prediction needs what is left out (as with
-        `manyhands.DoctorNetClassifier`), or if a parameter names an annotator.
+        If the model is an aggregator, if it predicts with the parameters of its annotators and
+        these are left out (as with `manyhands.DoctorNetClassifier`), or if a parameter names an
+        annotator.
     WriteError
         If the folder cannot be written, or holds a ``README.md`` of another origin.
     """
@@ -111,7 +112,7 @@ def push_to_hub(
     Parameters
     ----------
     repo_id : str
-        Such as "me/crowd-sentiment".
+        Name of the repository, such as "me/crowd-sentiment".
     private, token, revision, commit_message
         See ``huggingface_hub.HfApi``.
     api : huggingface_hub.HfApi, optional
@@ -122,12 +123,14 @@ def push_to_hub(
     Returns
     -------
     str
-        Address of the commit.
+        URL of the commit.
 
     Raises
     ------
     MissingExtraError
         If huggingface_hub is not installed.
+    AnnotationError
+        As in `save_pretrained`.
     """
     api = _api(token) if api is None else api
     with TemporaryDirectory() as place:
@@ -164,9 +167,14 @@ def from_pretrained(
     device, backbone
         See `manyhands.load`.
     revision, token, cache_dir, force_download, local_files_only
-        See ``huggingface_hub.snapshot_download``. Name a commit as revision, and a repository that
-        changes later does not change the model.
+        See ``huggingface_hub.snapshot_download``. Give a commit as ``revision`` to get the same
+        model even if the repository changes later.
     api : huggingface_hub.HfApi, optional
+        Default: ``HfApi(token=token)``.
+
+    Returns
+    -------
+    fitted classifier, or Pipeline that ends in one
 
     Raises
     ------
@@ -201,7 +209,7 @@ def _api(token: str | bool | None, before: str = "") -> Any:
 
 @cache
 def _hub_model() -> type:
-    """Make the class `HubModel`, whose base is a class of the hub's own package."""
+    """Make the class `HubModel`; its base class needs the package huggingface_hub."""
     try:
         from huggingface_hub import ModelHubMixin
     except ImportError as error:
@@ -217,7 +225,8 @@ def _hub_model() -> type:
             Annotators are left out, unless ``include_annotators=True``.
         """
 
-        # A fixed one: else the mixin writes into config.json what it is given, such as labels.
+        # Without a fixed configuration, the mixin writes its arguments, such as labels, into
+        # config.json.
         _hub_mixin_config = {"library_name": "manyhands"}
 
         def __init__(
@@ -247,7 +256,7 @@ def _hub_model() -> type:
             return cls(from_pretrained(model_id, **options))
 
         def push_to_hub(self, repo_id: str, **options: Any) -> Any:
-            """Upload the model; weights of an earlier one are removed, except from the history."""
+            """Upload the model; weights of an earlier model stay in the history only."""
             return super().push_to_hub(repo_id, **{"delete_patterns": list(WEIGHTS)} | options)
 
     HubModel.__qualname__ = "HubModel"
@@ -260,11 +269,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# -- what is left out -----------------------------------------------------------------------------
+# -- removal of personal data ---------------------------------------------------------------------
 
 
 def _replaced(model: Any, change: Any) -> Any:
-    """Apply a change to every single classifier of a model; the model itself stays as it is."""
+    """Return a copy of a model with a change applied to every classifier within it."""
     if isinstance(model, Pipeline):
         *steps, (name, last) = model.steps
         return Pipeline([*steps, (name, _replaced(last, change))])
@@ -284,7 +293,7 @@ def _renamed(twin: Any, model: Any) -> Any:
 
 
 def _without_instances(twin: Any, model: Any) -> Any:
-    """Number the instances that the model was fitted on: their ids may name people or files."""
+    """Replace the ids of the training instances by numbers: ids may name people or files."""
     if hasattr(model, "instances_"):
         twin.instances_ = np.arange(len(model.instances_))
     return twin
@@ -305,7 +314,7 @@ def _without_annotators(twin: Any, model: Any) -> Any:
 
 
 def _refuse_named_annotators(model: Any) -> None:
-    """Refuse a model whose parameters, which are saved, name one of its annotators."""
+    """Raise an error if a parameter, which is saved with the model, names an annotator."""
     ids = {name for name in model.annotators_.tolist() if isinstance(name, str)}
     for parameter, described in parameters_as_saved(model).items():
         named = ids & set(_texts(described))
@@ -325,7 +334,7 @@ def _texts(node: Any) -> list[str]:
 
 
 def _module_without_annotators(twin: Any, model: Any) -> Any:
-    """Make the network of no annotators, with all weights that do not belong to one."""
+    """Return the network without annotators, with all weights that do not belong to one."""
     import torch
 
     from manyhands.nn import make_scaled
@@ -350,7 +359,7 @@ def _module_without_annotators(twin: Any, model: Any) -> Any:
 
 
 def _predict_alike(module: Any, whole: Any, symbolic: bool, shape: tuple[int, ...]) -> bool:
-    """Whether two modules predict the same classes for some instances."""
+    """Return whether two modules predict the same classes for some instances."""
     import torch
 
     from manyhands.nn.backbones import blank
@@ -362,6 +371,6 @@ def _predict_alike(module: Any, whole: Any, symbolic: bool, shape: tuple[int, ..
         theirs = whole.eval()(x.to(device)).cpu()
         try:
             ours = module(x)
-        except (RuntimeError, ArithmeticError, LookupError):  # It computes with its annotators.
+        except (RuntimeError, ArithmeticError, LookupError):  # It needs its annotators to predict.
             return False
     return ours.shape == theirs.shape and torch.allclose(ours, theirs, atol=1e-5, equal_nan=True)

@@ -1,4 +1,4 @@
-"""The model card: what a shared classifier is, of which data, and how good."""
+"""The model card of a shared classifier: method, training data and accuracy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ tags: [crowdsourcing, learning-from-crowds, noisy-labels]
 
 
 def card(model: Any, include_annotators: bool, anonymise: bool, annotations: Any) -> str:
-    """Describe a classifier, its training data, and what is said of annotators."""
+    """Return the text of a card: the classifier, its training data, and its annotators."""
     while hasattr(vars(model).get("estimator_"), "annotators_"):
         model = model.estimator_
     summary, papers = _method(type(model))
@@ -34,8 +34,8 @@ def card(model: Any, include_annotators: bool, anonymise: bool, annotations: Any
         profiles = f"The profiles of the {n} annotators are included, under {names}."
     else:
         profiles = (
-            "Ids and profiles of annotators are left out. `predict_annotation_proba` answers for "
-            "new annotators, of whom it expects what the crowd as a whole does."
+            "Ids and profiles of annotators are left out. `predict_annotation_proba` works for new "
+            "annotators only, and predicts for them what the crowd as a whole would answer."
         )
     return "\n".join(
         [
@@ -71,14 +71,14 @@ def card(model: Any, include_annotators: bool, anonymise: bool, annotations: Any
 
 
 def _own_network(model: Any) -> str:
-    """Argument that passes a network of the user's own, which the folder does not hold."""
+    """Return the code of the argument ``backbone``, if the user's own network is not saved."""
     described = describe_parameter(getattr(model, "backbone", None))
     is_own = isinstance(described, dict) and "__object__" in described
     return f", backbone={described['__object__']}(...)" if is_own else ""
 
 
 def _method(cls: type) -> tuple[str, list[str]]:
-    """First sentence of a class's documentation, and its references."""
+    """Return the first sentence of a class's documentation, and its references."""
     text = inspect.getdoc(cls) or ""
     module = inspect.getdoc(sys.modules[cls.__module__]) or ""
     pattern = r"^\.\. \[(\d+)\] ((?:.+\n?)(?:[ ]{3}.+\n?)*)"
@@ -102,7 +102,7 @@ def _counts(model: Any, annotations: Any) -> list[str]:
 
 
 def accuracy_on_card(model: Any, gold: tuple[Any, Any] | None, estimate: Any) -> str:
-    """Say how good a model is, from gold labels and from annotations alone."""
+    """Return lines on the accuracy of a model, by gold labels and by annotations alone."""
     lines = []
     if gold is not None:
         n = len(np.asarray(gold[1]))
@@ -114,5 +114,5 @@ def accuracy_on_card(model: Any, gold: tuple[Any, Any] | None, estimate: Any) ->
 
 
 def _code(value: Any) -> str:
-    """Show a class as code, in which nothing of it acts as Markdown."""
+    """Write a class as code, so that none of its characters acts as Markdown."""
     return "`" + " ".join(str(value).replace("`", "'").split()) + "`"

@@ -76,37 +76,38 @@ POSITIVE = Interval(Real, 0, None, closed="neither")
 COUNT = Interval(Integral, 1, None, closed="left")
 
 FOLDS, MOST_REFITTED = 5, 1_000_000
-"""Fits that judge known labels drawn at random, and the annotations of a table beyond which there
-are none."""
+"""Number of cross-validation folds over gold that was drawn at random, and the number of
+annotations beyond which a table is not fitted again for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AggregatorTraits:
-    """What a method is and can do, as far as a fit, messages and other rooms go by it.
+    """Properties of a method on which fits, messages and other modules depend.
 
     Attributes
     ----------
     compares_annotators : bool
         Whether the method learns about annotators from the annotations of others.
     uses_start : bool
-        Whether the method starts from a posterior; if not, none is made for it.
+        Whether the method iterates from a posterior, so that a fit prepares one.
     counts_confusions : bool
         Whether the method keeps a confusion matrix for each annotator while it fits.
     takes_stores : bool
-        Whether the method counts shard by shard, and so takes an `AnnotationStore` and saves
+        Whether the method counts shard by shard, so that it accepts an `AnnotationStore` and saves
         checkpoints.
     takes_many_classes : bool
-        Whether the method's memory grows with the annotations, however many classes there are.
+        Whether the method's memory grows with the annotations only, not with the classes.
     needs_gold : bool
-        Whether the method does nothing of its own without gold.
+        Whether the method is only useful with gold.
     warns_of_shared_mistakes : bool
         Whether shared mistakes of undeclared families would mislead the method.
     learns_instances : bool
-        Whether the method learns something of every instance, which `predict_proba` cannot know.
+        Whether the method has parameters of each instance, which `predict_proba` lacks for new
+        ones.
     has_several_maxima : bool
-        Whether it depends on the start where a fit ends, even one whose steps are many and small.
+        Whether the result depends on the start, even after many small steps.
     takes_sets : bool
-        Whether answers are sets of labels, and the posterior one of each option.
+        Whether answers are sets of labels, with a posterior for each option.
     """
 
     compares_annotators: bool = True
@@ -122,21 +123,21 @@ class AggregatorTraits:
 
 
 def with_trait(name: str) -> list[str]:
-    """Names of the exported methods that have a trait."""
-    from manyhands import inference  # Which has this module.
+    """Return the names of the exported methods that have a trait."""
+    from manyhands import inference  # Imported late, because the package imports this module.
 
     return [each for each in dir(inference) if getattr(getattr(inference, each).traits, name)]
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How a fit is carried out: ``checkpoint`` and ``engine`` of `BaseAggregator.fit`."""
+    """Where a fit runs and saves its state: ``checkpoint`` and ``engine`` of `fit`."""
 
     checkpoint: Any = None
     engine: Any = None
 
     def of(self, model: Any, votes: Any, table: Any, start: FloatArray | None) -> Any:
-        """Votes that know where to save parameters, and who counts them."""
+        """Return the votes with the checkpoint for parameters and the engine that counts them."""
         if self.engine is not None:
             votes = votes.counted_by(self.engine)
         if self.checkpoint is None:
@@ -162,7 +163,7 @@ def _digest(table: Any) -> str:
     columns = (table.instance, table.annotator, table.label, table.weights, table.passes)
     words = (table.instances, table.annotators, table.classes, table.groups)
     texts = (None if array is None else array.astype(str) for array in words)
-    # Names of classes leave the digest as it was before there were scales.
+    # Nominal tables keep the digest that they had before scales existed.
     scale = () if table.scale == "nominal" else (np.array(table.scale),)
     return digest_of(*columns, *texts, np.array(table.group_rho), *scale)
 
@@ -182,23 +183,24 @@ class BaseAggregator(BaseEstimator):
     posterior_ : array of shape (n_instances, n_classes)
         Class probabilities of each instance; rows sum to 1.
     labels_ : array of shape (n_instances,)
-        Most probable class value, or, of three or more grades (`AnnotationTable.ordered`), the
-        median of the posterior; ``ties`` decides between equally good ones. For other rules see
-        `manyhands.decide`.
+        Most probable class value; for three or more ordered classes (`AnnotationTable.ordered`),
+        the median of the posterior. ``ties`` decides between equally good classes. For other rules
+        see `manyhands.decide`.
     class_prior_ : array of shape (n_classes,)
+        Estimated or given share of each class.
     gold_sample_ : {"random", "chosen"} or None
-        How the instances with gold were chosen, as given or as a rank test tells; None without
-        gold, and in methods without the parameter ``gold_sample``.
+        How the instances with gold were chosen, as given or by a rank test; None without gold, and
+        in methods without the parameter ``gold_sample``.
     gold_p_value_ : float or None
-        Of that test.
+        P-value of that test.
     gold_note_ : str or None
-        What chosen gold says, and what it does not; None for other gold.
+        What can be concluded from gold that was chosen, and what cannot; None for other gold.
     sample_note_ : str or None
-        Says that known labels that were drawn at random contradict the posterior of the others,
-        which is too sure; then nothing but known labels is ``identified_``.
+        A warning that random gold contradicts the posterior of the other instances, which is
+        overconfident; only instances with gold are then ``identified_``. Else None.
     identified_ : boolean array of shape (n_instances,)
-        Whether the annotations, or gold, decide the label (see
-        `manyhands.inference.identifiability`); where they do not, ``posterior_`` is no evidence.
+        Whether the annotations or gold identify the label (see
+        `manyhands.inference.identifiability`). Elsewhere ``posterior_`` is no evidence.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         Indexed [annotator, true, given]; rows sum to 1. If the model has none, each annotator's
         annotations are counted against ``posterior_`` (on first access).
@@ -225,7 +227,7 @@ class BaseAggregator(BaseEstimator):
     """Whether abstentions are modelled; in methods without the parameter they are not."""
 
     _history: Any = None
-    """Counts of earlier annotations (`manyhands.inference.history`), of methods that take them."""
+    """Counts of earlier annotations (`manyhands.inference.history`), for methods that use them."""
 
     dependence: float | str = 0.0
     """Correlation of annotators' mistakes that the posterior allows for (see
@@ -246,16 +248,16 @@ class BaseAggregator(BaseEstimator):
     _saved_whole: ClassVar[bool] = True
 
     _knows_its_accuracy = False
-    """Whether the mean probability of the labels is about their accuracy on real tables, so that it
-    may be told as such (`manyhands.metrics.levels`)."""
+    """Whether the mean probability of the labels is close to their accuracy on real tables, so that
+    it may be reported as an estimate of it (`manyhands.metrics.levels`)."""
 
     @property
     def _needs_annotators(self) -> str | None:
-        """What the method does with annotators; None if votes of nobody in particular will do."""
+        """For what the method needs to know the annotators; None if anonymous votes are enough."""
         return type(self).__name__ if self.traits.compares_annotators else None
 
     _labels_families = True
-    """Whether the fit labels the instances that one family alone annotated."""
+    """Whether the fit labels instances that only one family annotated."""
 
     def fit(
         self,
@@ -274,34 +276,50 @@ class BaseAggregator(BaseEstimator):
         Parameters
         ----------
         table : AnnotationTable, AnnotationStore, or matrix (n, R) with -1/NaN missing
-            Of a store, one shard at a time is in memory; ``posterior_`` and ``labels_`` are mapped.
+            The annotations. Of a store, one shard at a time is in memory, and ``posterior_`` and
+            ``labels_`` are memory-mapped.
         y : ignored
         gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
             Known classes (a pandas Series works as a dict). Their posterior is 1, and they inform
             the estimates about annotators. In an array, None and NaN mean unknown, as does -1
             unless it is a class.
         random_gold : sequence of instance ids, or boolean array of shape (n_instances,), optional
-            Instances whose gold was drawn at random, as `review_queue` draws them. How sure the
-            posterior may be is then fitted to their gold alone (where ``dependence`` is "auto");
-            that of others is taken to be chosen. Default: ``gold_sample`` says it.
+            Instances with gold that were drawn at random, as `review_queue` can draw them. If
+            ``dependence`` is "auto", the confidence of the posterior is calibrated on these
+            instances alone, and other gold is taken to be chosen. Default: see ``gold_sample``.
         start : array-like of shape (n_instances, n_classes), optional
             Posterior to start from (such as that of an earlier fit) instead of the vote shares.
             Methods that do not iterate over a posterior ignore it.
         groups : dict {annotator id: family}, or sequence of shape (n_annotators,), optional
             Families of annotators, instead of those of the table; see
-            `AnnotationTable.with_groups`. ``{}`` says that there are none.
+            `AnnotationTable.with_groups`. ``{}`` declares that there are none.
         checkpoint : str or Path, optional
-            Folder for the parameters of every iteration. A fit that was killed, run again with
-            the same arguments, resumes there and gives the same result. The folder is emptied when
-            the fit is complete.
+            Folder for the parameters of every iteration. If a fit is killed, a call with the same
+            arguments resumes there and gives the same result. The folder is emptied when the fit is
+            complete.
         engine : dask.distributed.Client or SparkSession, optional
             Cluster whose workers count the shards of a store; default: this process.
+
+        Returns
+        -------
+        BaseAggregator
+            The aggregator itself.
 
         Raises
         ------
         AnnotationError
             If there are no annotations or only one class, ``gold`` names an unknown instance or
-            class, ``start`` has the wrong shape, or ``groups`` names an unknown annotator.
+            class, ``start`` has the wrong shape, or ``groups`` names an unknown annotator; if the
+            method does not support a store, ``checkpoint`` or so many classes; or if ``engine`` is
+            given without a store, or ``groups`` with one.
+
+        Warns
+        -----
+        NotIdentifiableWarning
+            If the annotations do not identify the labels of some instances, or random gold
+            contradicts the posterior.
+        SharedMistakesWarning
+            If annotators seem to share mistakes, and no families are declared.
         """
         return self._fit_given(
             table, y, gold, random_gold, start=start, groups=groups,
@@ -321,7 +339,7 @@ class BaseAggregator(BaseEstimator):
         engine: Any,
         history: Any = None,
     ) -> Self:
-        """Read and check what `fit` is given, and fit."""
+        """Read and check the arguments of `fit`, and fit."""
         self._validate_params()
         refuse_swapped(table, y, takes="annotations")
         if not is_sharded(table):
@@ -348,7 +366,7 @@ class BaseAggregator(BaseEstimator):
         return self._fit(table, codes, start, execution, random_gold=drawn, history=earlier)
 
     def _earlier(self, history: Any, table: Any) -> Any:
-        """Read the history of annotators, of a method that takes one (`TakesHistory`)."""
+        """Read the history of annotators; overridden by methods that use one (`TakesHistory`)."""
         raise NotImplementedError
 
     def partial_fit(
@@ -360,38 +378,43 @@ class BaseAggregator(BaseEstimator):
         random_gold: Any = None,
         duplicates: Duplicates = "error",
     ) -> Self:
-        """Add annotations (of old and new instances by old and new annotators) and fit again.
+        """Add annotations of old or new instances by old or new annotators, and fit again.
 
-        All annotations seen so far count, and the iterations start from the current posterior. The
-        result is that of `fit` on all annotations, in fewer iterations. It may differ within
-        ``tol``, or if the likelihood has several maxima, by which of them is reached.
+        All annotations seen so far are used, and the iterations start from the current posterior.
+        The result is that of `fit` on all annotations, in fewer iterations. It may differ within
+        ``tol``, or by reaching another maximum if the likelihood has several.
 
         Parameters
         ----------
         table : AnnotationTable or matrix
-            New annotations over the same classes. A matrix is by annotators and instances 0, 1, ...
-            Names of classes (``scale="nominal"``) take the scale of the fit. New annotators bring
-            their families; for known ones, those of the fit hold.
+            New annotations over the same classes. The rows and columns of a matrix are the
+            instances and annotators 0, 1, ... Nominal tables get the scale of the fit. The table
+            declares the families of new annotators; known annotators keep those of the fit.
         y : ignored
         gold : as in `fit`, for the instances of ``table``
-            Gold given earlier remains known.
+            Earlier gold stays known.
         random_gold : as in `fit`, for the instances of ``table``
         duplicates : {"error", "last", "keep"}
             How to treat an (instance, annotator) pair that was already annotated. "last" replaces
             its label, so a table given twice counts once, and "keep" counts both.
 
+        Returns
+        -------
+        BaseAggregator
+            The aggregator itself.
+
         Raises
         ------
         AnnotationError
-            If the classes differ, the table declares another scale or order of grades, a known
-            annotator has another family, or an (instance, annotator) pair was already annotated and
-            ``duplicates="error"``, as when a table is given twice.
+            If the classes differ, the table declares another scale or order of classes, a known
+            annotator has another family, an (instance, annotator) pair was already annotated and
+            ``duplicates="error"`` (as when a table is given twice), or ``table`` is a store.
 
         Warns
         -----
         UserWarning
-            If nothing is new, rows without ids are taken for those of before, or an annotator who
-            stood alone has a family now.
+            If nothing is new, if rows without ids are taken as the instances of the fit, or if a
+            known annotator without a family now has one.
         """
         refuse_swapped(table, y, takes="annotations")
         if not hasattr(self, "table_"):
@@ -410,7 +433,7 @@ class BaseAggregator(BaseEstimator):
         if gold is None and holds_nothing(new, given):
             return self
         merged = self.table_.with_added(new, duplicates=duplicates)
-        if duplicates == "error":  # Otherwise pairs are known to repeat: they are the same ones.
+        if duplicates == "error":  # Otherwise the user expects the same instances again.
             warn_of_numbered_rows(self.table_, new)
         known = gold_of_both(self._gold, gold, new, merged)
         drawn = drawn_of_both(self._random_gold, random_gold, new, merged)
@@ -496,11 +519,11 @@ class BaseAggregator(BaseEstimator):
             votes.checkpoint.finish()
 
     def _judge_sample(self, votes: Any) -> None:
-        """Keep what the annotations say of the instances that were drawn at random, without gold.
+        """Store the posterior of instances with random gold as it would be without their gold.
 
-        It tells how many of the labels are right that nobody checked. Known labels steady a fit
-        beyond their own instances, so the posterior is that of fits without a fifth of them at a
-        time; of large tables, that of this fit without the instance's own part.
+        Compared with the gold, it shows how many unchecked labels are right. Gold also improves the
+        labels of other instances, so the posterior is cross-validated: each fold of the gold is
+        left out of a fit. For large tables, this fit is used without the instance's own part.
         """
         rows = self._sampled_rows()
         self._sampled_posterior = None
@@ -512,7 +535,7 @@ class BaseAggregator(BaseEstimator):
             self._sampled_posterior = self._without_gold(votes.select(rows))
 
     def _contradicted(self) -> str | None:
-        """What labels that were drawn at random say against the posterior of the others."""
+        """Return a note if random gold contradicts the posterior of other instances, else None."""
         from manyhands.metrics.sample_levels import contradiction  # Its package needs this one.
 
         given = self.table_.annotations_per_instance() > 0
@@ -528,7 +551,7 @@ class BaseAggregator(BaseEstimator):
         return contradiction(right, rows, sure, top, given & ~self.is_known_)
 
     def _out_of_fold(self, rows: IntArray) -> FloatArray:
-        """Posterior of instances from fits without their gold, shape (len(rows), C)."""
+        """Return the posterior of instances from fits without their gold, shape (len(rows), C)."""
         out = np.zeros((len(rows), len(self.classes_)))
         order = np.random.RandomState(0).permutation(len(rows))
         for fold in np.array_split(order, min(FOLDS, len(rows))):
@@ -537,7 +560,7 @@ class BaseAggregator(BaseEstimator):
             fresh = clone(self)
             fresh._judges_sample = False
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # This fit has given its warnings.
+                warnings.simplefilter("ignore")  # The main fit has given the same warnings.
                 fresh._fit(
                     self.table_, gold, None, random_gold=self._random_gold, history=self._history
                 )
@@ -545,11 +568,11 @@ class BaseAggregator(BaseEstimator):
         return out
 
     def _without_gold(self, votes: Votes) -> FloatArray | None:
-        """Posterior of instances with gold as it is without it, shape (n, C); None if unknown."""
+        """Return the posterior of instances with gold as if it were unknown, (n, C), or None."""
         return self._posterior(replace(votes, gold=None))
 
     def _sampled_rows(self) -> IntArray:
-        """Instances with gold that is known to be drawn at random."""
+        """Return the positions of instances with gold that was drawn at random."""
         known = self._known_labels()
         return np.zeros(0, dtype=np.int64) if known is None else known.sampled_rows
 
@@ -562,29 +585,29 @@ class BaseAggregator(BaseEstimator):
 
     @property
     def sampled_posterior_(self) -> FloatArray:
-        """Posterior of these instances as it is without their gold, shape (m, n_classes)."""
+        """Posterior of these instances as if their gold were unknown, shape (m, n_classes)."""
         check_is_fitted(self, "posterior_")
         found = self._sampled_posterior
         return np.zeros((0, len(self.classes_))) if found is None else found
 
     def _lone_families(self, votes: Any) -> LoneFamilies:
-        """Instances that one family alone annotated, which take no part in the fit."""
+        """Return the instances that only one family annotated; they are left out of the fit."""
         return lone_families(votes, self.table_.groups)
 
     def _unidentified(self, votes: Any) -> str | None:
-        """Why the annotations decide no label; None if they do."""
+        """Return why the annotations identify no label at all; None if they identify some."""
         is_known = getattr(self.table_, "annotators_known", True)
         return unidentified(votes, self.annotators_ if is_known else None, self.posterior_)
 
     def _refuse_many_classes(self, table: Any) -> None:
-        """Refuse so many classes that the method's arrays do not fit in memory."""
+        """Raise an error if there are so many classes that the method's arrays exceed memory."""
         name, votes = type(self).__name__, "Choose MajorityVote, which counts votes alone"
         if self.traits.counts_confusions:
             votes += ", or OneCoinDawidSkene, which keeps one accuracy per annotator, if it fits"
         check_size(table, name, confusions=self.traits.counts_confusions, alternative=votes)
 
     def _known_labels(self) -> KnownLabels | None:
-        """Gold, and how it was chosen."""
+        """Return the gold, and how it was chosen."""
         if self._gold is None:
             return None
         return KnownLabels(self._gold, self.gold_sample, self._random_gold)
@@ -601,19 +624,19 @@ class BaseAggregator(BaseEstimator):
 
         Parameters
         ----------
-        votes : Votes, or those that a store offers if the method takes stores
+        votes : Votes, or StoredVotes if the method takes stores
         start : array of shape (n_instances, n_classes)
-            Posterior to start from; may be overwritten. Of a store: or a function from a shard to
-            its rows.
+            Posterior to start from; may be overwritten. For a store, it may be a function from a
+            shard to its rows.
         rng : RandomState
         """
 
     @abstractmethod
     def _posterior(self, votes: Any) -> FloatArray:
-        """Posterior of other instances labelled by the fitted annotators, shape (n, C)."""
+        """Return the posterior of other instances, by the fitted parameters, shape (n, C)."""
 
     def predict_proba(self, table: Any) -> FloatArray:
-        """Posterior of (new) instances from what is known of their annotators.
+        """Return the posterior of new or old instances, by the fitted annotators' parameters.
 
         Parameters
         ----------
@@ -634,7 +657,7 @@ class BaseAggregator(BaseEstimator):
         return self._predict_proba(table, self._posterior)
 
     def _predict_proba(self, table: Any, posterior_of: Callable[[Votes], FloatArray]) -> FloatArray:
-        """Read instances as those of `fit`, and give each its posterior."""
+        """Read instances as `fit` does, and return the posterior of each."""
         check_is_fitted(self, "posterior_")
         if is_sharded(table):
             parts = (
@@ -657,7 +680,7 @@ class BaseAggregator(BaseEstimator):
         given = replace(given, groups=self.table_.groups, group_rho=self.table_.group_rho)
         votes = self._votes(given)
         if votes.n_responses > self._n_responses:
-            votes = votes.answers  # Nobody abstained in fit, so abstentions are not modelled.
+            votes = votes.answers  # There were no abstentions in fit, so they are not modelled.
         votes = replace(votes, n_responses=self._n_responses)
         posterior = posterior_of(votes)
         if not self._labels_families:
@@ -665,7 +688,10 @@ class BaseAggregator(BaseEstimator):
         return posterior
 
     def predict(self, table: Any) -> AnyArray:
-        """Label of (new) instances, shape (n_instances,), as ``labels_``; see `predict_proba`."""
+        """Return the label of each instance, shape (n_instances,), by the rule of ``labels_``.
+
+        Parameters and errors are those of `predict_proba`.
+        """
         return self._labels(self.predict_proba(table))
 
     def _labels(self, posterior: Any) -> AnyArray:
@@ -691,7 +717,7 @@ class BaseAggregator(BaseEstimator):
 
     @cached_property
     def confusion_(self) -> FloatArray:
-        """Annotations counted against the posterior, for models without confusion matrices."""
+        """Confusion matrices counted against the posterior, for models that have none."""
         check_is_fitted(self, "posterior_")
         require_annotators(self.table_, "a confusion matrix of each annotator")
         if isinstance(self.table_, AnnotationTable):
@@ -700,7 +726,7 @@ class BaseAggregator(BaseEstimator):
         return estimate_confusions(self._fitted_votes(), as_dense(self.posterior_))
 
     def _fitted_votes(self) -> Any:
-        """The answers that took part in the fit, without abstentions."""
+        """Return the answers that were used in the fit, without abstentions."""
         votes: Any = votes_of(self.table_, self._gold)
         return set_apart(votes, self._lone_families(votes))
 
@@ -711,10 +737,10 @@ class BaseAggregator(BaseEstimator):
 
 
 def known_prior(votes: AllVotes, posterior: Any) -> FloatArray:
-    """Mean posterior of the instances with votes or gold, shape (C,)."""
+    """Return the mean posterior of the instances with votes or gold, shape (C,)."""
     return normalise_rows(votes.total(_summed_posterior, rows=(posterior,)))
 
 
 def _summed_posterior(votes: Votes, posterior: FloatArray) -> FloatArray:
-    # A product avoids the copy of the posterior that a selection would make.
+    # A matrix product avoids the copy of the posterior that indexing would make.
     return np.asarray(votes.voted.astype(posterior.dtype) @ posterior)

@@ -1,9 +1,8 @@
-"""Parameters of every iteration, saved so that a fit that was killed resumes at the last one.
+"""Checkpoints of every iteration, so that a killed fit resumes at the last one.
 
-`manyhands.inference.em.run_em` asks for the state of a stage before its loop and saves the state in
-every round. It holds parameters, not expected counts: the first thing a resumed loop does
-is to count again, which gives the same bits as the run that was killed, because shards are always
-added in the same order.
+`manyhands.inference.em.run_em` loads the state of a stage before its loop and saves it in every
+iteration. A state holds parameters, not expected counts. A resumed loop first counts again, which
+gives the same bits as the killed run, because shards are always added in the same order.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from manyhands.inference.probability import LargeTable, LargeTables
 from manyhands.typing import AnyArray
 
 NAME = "fit.json"
-"""File that says which fit a folder belongs to."""
+"""File that identifies the fit to which a folder belongs."""
 
 SHAPE = "shape of "
-"""Begins the name of an entry that gives the shape of a table in a file of its own."""
+"""Prefix of the entries with the shapes of tables that are saved in separate files."""
 
 
 class FolderCheckpoint:
@@ -38,9 +37,9 @@ class FolderCheckpoint:
     folder : str or Path
         Created if missing.
     about : dict
-        What determines the result: method, parameters, digest of the data. Plain values.
+        Plain values that determine the result: method, parameters, digest of the data.
     tables : LargeTables, optional
-        Where the tables of a state are made that do not fit in memory.
+        Maker of tables that do not fit in memory.
 
     Raises
     ------
@@ -83,7 +82,7 @@ class FolderCheckpoint:
         return self.folder / f"{stage}.npz"
 
     def load(self, stage: str) -> dict[str, AnyArray] | None:
-        """Return the state of a stage as it was saved last, or None."""
+        """Return the last saved state of a stage, or None."""
         place = self._file(stage)
         if not place.exists():
             return None
@@ -113,7 +112,7 @@ class FolderCheckpoint:
                 place.unlink()
 
     def finish(self) -> None:
-        """Remove the states, which the result replaces; an empty folder is removed, too."""
+        """Remove all states, which are no longer needed, and the folder if it is empty."""
         for place in [*self.folder.glob("*.npz"), *self.folder.glob("*.table")]:
             remove_partial(place)
             place.unlink(missing_ok=True)
@@ -123,7 +122,7 @@ class FolderCheckpoint:
 
 
 def digest_of(*arrays: Any) -> str:
-    """Digest of arrays (None allowed): shape, type and content."""
+    """Return the digest of arrays (None allowed): shape, type and content."""
     found = hashlib.sha256()
     for array in arrays:
         if array is None:

@@ -1,16 +1,15 @@
-"""Class shares by the agreement of pairs: where vote shares mislead about rare classes.
+"""Class shares estimated from the agreement of pairs; vote shares are misleading for rare classes.
 
-If every annotator is right with probability a whatever the class, and wrong in every other class
-with probability e = (1 - a) / (C - 1), then two numbers tell all about the crowd: how often two
-annotators of an instance agree gives a, and the shares of the votes then give the shares p of the
-classes (`OneCoin`). A class of 5 % receives many more votes than that, most of them mistakes. Votes
-counted against the vote shares then make it look as if nobody recognised the class, although all
-classes are equally easy. `OneCoin.rates` says how it looks, so that it can be told from a class
-that is hard indeed.
+Suppose that every annotator is right with probability a, whatever the class, and gives every wrong
+class with probability e = (1 - a) / (C - 1). Then a follows from how often two annotators of an
+instance agree, and the class shares p follow from a and the vote shares (`OneCoin`). A class with a
+share of 5 % gets many more votes than 5 %, most of them mistakes. Votes counted against the vote
+shares then look as if nobody recognised the class, although all classes are equally easy.
+`OneCoin.rates` computes this apparent rate of recognition, so that a rare class can be
+distinguished from a hard one.
 
-In a table of two classes the pairs of votes give no more than these two numbers, so that both
-explanations fit them equally well, and `manyhands.inference.confusion_em` lets the evidence of all
-annotations decide.
+With two classes, the pairs of votes determine only these two numbers, so both explanations fit them
+equally well. `manyhands.inference.confusion_em` then compares the evidence of all annotations.
 """
 
 from __future__ import annotations
@@ -35,18 +34,19 @@ from manyhands.inference.votes import (
 from manyhands.typing import FloatArray
 
 SKEWED = 0.6
-"""Share of a class by the moments over its share of the votes, below which vote shares mislead."""
+"""Vote shares count as misleading if the share of a class by the moments is below this fraction of
+its vote share."""
 
 LEAST_VOTES = 2.5
-"""Votes per instance below which annotations do not tell a rare class from a hard one: with two,
-both have the same evidence."""
+"""Least number of votes per instance for the correction: with two votes, a rare class and a hard
+one have the same evidence."""
 
 WEIGHT = 0.5
-"""Weight of the correction. The whole is right for crowds that find all classes equally easy, and
-harmful where a rare class is hard; half of it keeps nearly all of the gain."""
+"""Weight of the correction. The full correction is right for crowds that find all classes equally
+easy, but harmful if a rare class is hard; half of it keeps nearly all of the gain."""
 
 GREATEST_RATE, LEAST_RATE = 0.99, 0.01
-"""Greatest and least rate: a prior must not be certain."""
+"""Bounds of a rate, because a prior must not be certain."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class AgreementCounts:
     Attributes
     ----------
     votes : array of shape (C, C)
-        Indexed [class of the share, class of the vote]; of instances without gold.
+        Votes on instances without gold, indexed [class of the share, class of the vote].
     own : float
-        The part of their sum in which a vote meets itself in the shares: the number of instances
+        Part of their sum that comes from comparing a vote with itself: the number of instances
         (with weights w, the sum of w^2 / sum w).
     known : float
-        Votes on instances with gold.
+        Number of votes on instances with gold.
     """
 
     votes: FloatArray
@@ -94,20 +94,20 @@ class AgreementCounts:
         return cls(shares.T @ given, own, known)
 
     def __add__(self, other: AgreementCounts) -> AgreementCounts:
-        """Return the counts of both."""
+        """Return the sum of both counts."""
         return AgreementCounts(
             self.votes + other.votes, self.own + other.own, self.known + other.known
         )
 
     def without(self, part: AgreementCounts) -> AgreementCounts:
-        """Return the counts without a part of them; never negative."""
+        """Return the counts minus a part of them; never negative."""
         votes = np.maximum(self.votes - part.votes, 0.0)
         return AgreementCounts(votes, max(self.own - part.own, 0.0), self.known)
 
 
 @dataclass(frozen=True)
 class OneCoin:
-    """A crowd whose annotators are all right with one probability, by the moments of its votes.
+    """A crowd in which all annotators have one accuracy, estimated from the moments of the votes.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class OneCoin:
 
     @cached_property
     def own(self) -> float:
-        """Share of a vote in the vote shares of its instance, on average: 1 over their number."""
+        """Mean share of a vote in its instance's vote shares: 1 over the votes per instance."""
         return self.counts.own / float(self.counts.votes.sum())
 
     @cached_property
@@ -133,7 +133,7 @@ class OneCoin:
 
     @cached_property
     def accuracy(self) -> float:
-        """Probability a of a right answer, a little above chance at least."""
+        """Probability a of a right answer, at least a little above chance."""
         n_classes = int(self.named.sum())
         seen = np.trace(self.counts.votes) / self.counts.votes.sum()
         agreement = (seen - self.own) / (1.0 - self.own)
@@ -153,10 +153,10 @@ class OneCoin:
 
     @property
     def is_skewed(self) -> bool:
-        """Whether vote shares mislead about a class, and the votes may tell.
+        """Whether vote shares are misleading for a class, and the votes suffice to show it.
 
-        Not if fewer than `LEAST_VOTES` were given per instance, or a class has fewer votes than
-        mistakes alone would give it: then mistakes are uneven, or its share is lost in noise.
+        False if there are fewer than `LEAST_VOTES` votes per instance, or if a class has fewer
+        votes than mistakes alone would give it: then mistakes are uneven, or noise hides its share.
         """
         if not self.counts.votes.any() or self.named.sum() < 2 or self.own > 1.0 / LEAST_VOTES:
             return False
@@ -166,16 +166,16 @@ class OneCoin:
         return bool((self.class_shares[self.named] / votes).min() < SKEWED)
 
     def posterior(self, shard: Votes) -> FloatArray:
-        """Posterior of a shard's instances if the annotators are such a crowd, shape (n, C)."""
+        """Return the posterior of a shard's instances under this model, shape (n, C)."""
         right = np.log(self.accuracy / max(self.mistake, np.finfo(float).tiny))
         joint = floored_log(self.class_shares) + right * weighted_votes(shard)
         return clamp_to_gold(shard, softmax(joint, axis=1))
 
     @cached_property
     def expected(self) -> FloatArray:
-        """Votes against vote shares that such a crowd would give, shape (C, C); they sum to 1.
+        """Expected votes counted against vote shares under this model, (C, C); they sum to 1.
 
-        A class without votes has none.
+        A class without votes gets none.
         """
         named = np.outer(self.named, self.named)
         confusion = np.where(named, self.mistake, 0.0)
@@ -187,7 +187,7 @@ class OneCoin:
 
     @cached_property
     def rates(self) -> FloatArray:
-        """Rate of right answers of each class that such a crowd would show, (C,); else NaN."""
+        """Apparent rate of right answers of each class in this model, (C,); NaN without votes."""
         mass = self.expected.sum(axis=1)
         return np.divide(
             np.diag(self.expected), mass, out=np.full(len(mass), np.nan), where=mass > 0
@@ -196,23 +196,23 @@ class OneCoin:
 
 @dataclass(frozen=True)
 class RareClassCorrection:
-    """How far the prior allows for mistakes among the votes of rare classes.
+    """Correction of the prior for mistakes among the votes for rare classes.
 
     Attributes
     ----------
     crowd : OneCoin
     weight : float
-        1 takes a class to be as hard as its votes show beyond what those of `OneCoin` would; 0 as
-        hard as they show.
+        0: no correction, the rates of right answers are those that the votes show. 1: the part of
+        their deviation that `OneCoin` explains is removed.
     """
 
     crowd: OneCoin
     weight: float
 
     def shift(self, overall: float) -> FloatArray:
-        """Change of each class's rate of right answers, in log odds, shape (C,).
+        """Return the change of each class's rate of right answers, in log odds, shape (C,).
 
-        ``overall`` is that of all classes.
+        ``overall`` is the rate over all classes.
         """
         whole, rates = (
             logit(np.clip(rate, LEAST_RATE, GREATEST_RATE)) for rate in (overall, self.crowd.rates)
@@ -220,5 +220,5 @@ class RareClassCorrection:
         return np.asarray(self.weight * np.nan_to_num(whole - rates))
 
     def of_counts(self, counts: AgreementCounts) -> RareClassCorrection:
-        """Return the same correction of other votes."""
+        """Return the correction with the same weight for other votes."""
         return replace(self, crowd=OneCoin(counts))

@@ -53,13 +53,13 @@ class MethodScore:
     seconds : float
         CPU seconds of one fit on the whole table.
     error : str or None
-        Why there are no scores.
+        Why the method has no scores, if it failed.
     accuracy_ties_shared : float or None
         Expected accuracy of the most probable class, if each tie between such classes is broken
         evenly at random; None without gold.
     within_one, mae, qwk, rps : float or None
-        Of grades, against gold: share of labels at most one grade off, mean absolute error in
-        grades, Cohen's kappa with quadratic weights, and `ranked_probability_score`.
+        For ordered classes, against gold: share of labels at most one grade off, mean absolute
+        error in grades, Cohen's kappa with quadratic weights, and `ranked_probability_score`.
     """
 
     method: str
@@ -90,7 +90,7 @@ class BaseScoreTable(Generic[Row]):
     Attributes
     ----------
     rows : tuple
-        Dataclasses, whose first field is a name; ``error`` says why there are no scores.
+        Dataclasses with a name as first field, and ``error``, the reason if there are no scores.
     """
 
     rows: tuple[Row, ...]
@@ -134,7 +134,7 @@ class BaseScoreTable(Generic[Row]):
         return str(getattr(row, fields(self._row)[0].name))
 
     def _figures(self) -> tuple[list[str], list[list[Any]]]:
-        """Header and rows, without the columns in which all rows are empty."""
+        """Return the header and the rows, without columns that are empty in all rows."""
         shown = [
             key for key in self._headings if any(getattr(row, key) is not None for row in self.rows)
         ]
@@ -194,10 +194,9 @@ def compare_aggregators(
     table : AnnotationTable or matrix
     methods : dict of name to aggregator, or aggregators, optional
         Default: every method with its default parameters, except `GoldCorrected`, which needs gold.
-        They are cloned. `EBCC` takes minutes on
-        more than 200,000 annotations.
+        They are cloned. `EBCC` takes minutes on more than 200,000 annotations.
     gold : as in `BaseAggregator.fit`, optional
-        Used for scoring only: no method sees it.
+        Used for scoring only, never for fitting.
     fraction : float in (0, 1), default=0.1
         Share of the annotations to hold out for the likelihood.
     random_state : int, RandomState or None
@@ -206,17 +205,22 @@ def compare_aggregators(
     Returns
     -------
     ScoreTable
-        Best first: with gold by accuracy, or by the mean absolute error of grades, whose labels are
-        medians; without gold by held-out log likelihood. Methods that fail on
-        this table come last, with their errors.
+        Best first: with gold by accuracy, or for ordered classes by the mean absolute error;
+        without gold by held-out log likelihood. Methods that fail on this table come last, with
+        their errors.
+
+    Raises
+    ------
+    AnnotationError
+        If ``gold`` names no annotated instance, or ``fraction`` is not within (0, 1).
 
     Notes
     -----
-    If classes tie, ``labels_`` names the first of them, which flatters `MajorityVote` where the
-    first class is the most common. ``accuracy_ties_shared`` does not depend on the order.
+    If classes tie, ``labels_`` names the first of them, which favours `MajorityVote` if the first
+    class is the most common. ``accuracy_ties_shared`` does not depend on the order.
 
     The held-out likelihood detects gross failures but ranks similar methods poorly. A method that
-    mistakes what annotators share (correlated mistakes) for the class can score higher by it.
+    mistakes correlated mistakes of annotators for the class can have the higher likelihood.
     """
     table = check_annotations(as_table(table, argument="table"), argument="table")
     codes = None if gold is None else gold_codes(gold, table)
@@ -262,7 +266,7 @@ def _score(
         return MethodScore(name, error="not enough memory for this table")
     if codes is None:
         return MethodScore(name, held_out, seconds=seconds)
-    # Instances without annotations say nothing about a method.
+    # Only annotated instances can show how good a method is.
     known = np.flatnonzero((codes >= 0) & (table.annotations_per_instance() > 0))
     if not len(known):
         raise AnnotationError(
@@ -286,7 +290,7 @@ def against_gold(
     Parameters
     ----------
     table : AnnotationTable or AnnotationStore
-        Its classes, and whether they are grades.
+        Provides the classes and whether they are ordered.
     gold, labels : integer arrays of shape (n,)
         Codes of classes.
     posterior : array or CSR array of shape (n, n_classes)
@@ -295,7 +299,7 @@ def against_gold(
     -------
     dict
         ``accuracy``, ``macro_f1``, ``minority_recall`` (None if gold has only one class), ``ece``
-        (None of a sparse posterior); of grades also those of `GradeScores`.
+        (None for a sparse posterior); for ordered classes also those of `GradeScores`.
     """
     classes = table.classes
     y, named = classes[gold], classes[labels]
@@ -324,8 +328,8 @@ def hold_out(
 
     Returns
     -------
-    kept, held_out : AnnotationTable
-        None instead if no instance has two annotators.
+    (kept, held_out) : AnnotationTables, or None
+        None if no instance has two annotators.
 
     Raises
     ------
@@ -354,7 +358,7 @@ def hold_out(
 def held_out_log_likelihood(
     method: BaseAggregator, kept: AnnotationTable, held_out: AnnotationTable
 ) -> float:
-    """Mean log probability (nats) of annotations that the method did not see.
+    """Return the mean log probability (nats) of annotations that the method did not see.
 
     The method infers the classes from ``kept``. For every method the annotators' confusions are
     counted against its posterior in the same way (with five pseudo-annotations distributed like the

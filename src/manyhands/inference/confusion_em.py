@@ -1,4 +1,4 @@
-"""Fits of Dawid & Skene's model: which prior, how many subtypes, and what rare classes need.
+"""EM fits of Dawid & Skene's model, and the choice of prior, subtypes and rare-class correction.
 
 .. [1] M. J. Beal. Variational algorithms for approximate Bayesian inference. PhD thesis, University
    College London, 2003, section 2.3.
@@ -50,14 +50,15 @@ from manyhands.inference.votes import (
 )
 from manyhands.typing import FloatArray
 
-MARGIN = 5.0
-"""Nats of evidence by which a fit with a corrected prior must exceed the one without."""
+EVIDENCE_MARGIN = 5.0
+"""Nats of evidence by which a fit with a corrected prior must exceed the fit without correction."""
 
-HELD = 0.1
-"""Pseudo-instances per instance that hold the shares of grades near those of the votes.
+CLASS_PRIOR_WEIGHT = 0.1
+"""Pseudo-instances per instance that shrink the estimated shares of ordered classes to the vote
+shares.
 
-Where annotators of a scale agree by little, EM would otherwise give one grade to all instances. On
-names of classes it changes nothing but that it harms rare ones, so that only grades are held."""
+If annotators of a scale agree only a little, EM would otherwise give all instances one grade (class
+collapse). On nominal classes the shrinkage only harms rare classes, so it is not used there."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class ConfusionRun:
     vote_counts : EMCounts
         Counts against the vote shares, from which the prior is made.
     pseudo_counts : array of shape (R or 1, S, K)
-        The prior's, and the annotators' histories.
+        Pseudo-counts of the prior and of the annotators' histories.
     strength : float
         Sum of the prior's pseudo-counts per row; 0 without a prior.
     history : list of float
@@ -83,7 +84,7 @@ class ConfusionRun:
     learns_prior : bool
         Whether the prior of the classes was estimated.
     correction : RareClassCorrection or None
-        Of the prior's centre, where rare classes need it.
+        Correction of the prior's centre for rare classes, if it was needed.
     held : array of shape (C,) or None
         Pseudo-instances of the classes (`ConfusionEM.held`).
     """
@@ -114,8 +115,8 @@ class ConfusionEM:
     hard : bool
         Count each instance in its most probable state only.
     accelerate : bool
-        Over-relax the steps: each goes further than EM would, by a factor that grows while the
-        objective rises and is reset to 1 (EM's own step, from the same place) when it falls.
+        Over-relax the steps: each is longer than EM's by a factor that grows while the objective
+        rises. If it falls, the factor is reset to 1 and the step repeated from the same parameters.
     """
 
     prior: ConfusionPrior
@@ -148,11 +149,11 @@ class ConfusionEM:
         stage : str, optional
             Name of the state in the checkpoint. Default: by the number of subtypes.
         correction : RareClassCorrection, optional
-            Of the prior's centre.
+            Correction of the prior's centre.
         counted : tuple, optional
-            What `starting_counts` returned for these arguments, if that is known.
+            Result of `starting_counts` for these arguments, if it is already known.
         sufficient : float
-            Evidence with which EM may end: a fit that is only asked whether it reaches as much.
+            Evidence at which EM may stop, for a fit that only needs to show that it reaches it.
         """
         if counted is None:
             counted = self.counted(votes, shards, start, n_subtypes)
@@ -186,7 +187,7 @@ class ConfusionEM:
             return replace(run, evidence=self._evidence(votes, run)) if strength else run
 
         def suffices(found: EMResult[ConfusionParams, EMCounts]) -> bool:
-            # The evidence is a lower bound at any posterior, not only where EM ends.
+            # The evidence is a lower bound at every iteration, not only at convergence.
             return run_of(found).evidence > sufficient
 
         found = run_em(
@@ -201,20 +202,20 @@ class ConfusionEM:
         return run_of(found)
 
     def held(self, votes: AllVotes, vote_counts: EMCounts) -> FloatArray | None:
-        """Pseudo-instances of each class, (C,), that hold its share; None where nothing does."""
+        """Return pseudo-instances that shrink class shares to the vote shares, (C,), or None."""
         if not votes.ordered or self.class_prior != "estimated":
             return None
-        return HELD * vote_counts.prior.reshape(votes.n_classes, -1).sum(axis=1)
+        return CLASS_PRIOR_WEIGHT * vote_counts.prior.reshape(votes.n_classes, -1).sum(axis=1)
 
     def counted(
         self, votes: AllVotes, shards: Iterable[Votes], start: Any, n_subtypes: int = 1
     ) -> tuple[EMCounts, Callable[[], EMCounts]]:
-        """Counts against the vote shares, and what counts where EM starts."""
+        """Return the counts against the vote shares, and a function for the first counts of EM."""
         split = partial(split_into_subtypes, n_subtypes=n_subtypes, empty=_empty(votes, n_subtypes))
         return starting_counts(votes, shards, start, split)
 
     def _evidence(self, votes: AllVotes, run: ConfusionRun) -> float:
-        """Lower bound on the log evidence of the annotations, confusion matrices integrated out.
+        """Return a lower bound on the log evidence, with confusion matrices integrated out.
 
         The variational Bayes bound at EM's posterior [1]_: E log p(states) + entropy of the
         posterior (both are the log likelihood minus E log p(responses)) + log Dirichlet-multinomial
@@ -233,16 +234,16 @@ class ConfusionEM:
 
 
 class Fits:
-    """Fits of one table with several numbers of subtypes, which share the centre of their prior.
+    """Fits of one table with several numbers of subtypes and one centre of their prior.
 
-    Where a class is much rarer than its votes suggest (`OneCoin.is_skewed`), the centre is the one
-    with the greater evidence: as votes counted against the vote shares show it, or corrected for
-    the mistakes among the votes of rare classes. A fit with the whole correction guards the choice:
-    if the evidence does not prefer it, the class is hard rather than rare, and nothing is
-    corrected. The corrected fits start from the shares that the correction implies.
+    If a class is much rarer than its votes suggest (`OneCoin.is_skewed`), two centres are compared
+    by evidence: the one from votes counted against the vote shares, and one corrected for the
+    mistakes among the votes for rare classes. A fit with the full correction safeguards the choice:
+    unless its evidence is greater, too, the class is hard rather than rare, and there is no
+    correction. Corrected fits start from the class shares that the correction implies.
 
-    Nothing is corrected under another centre than the hierarchical one, without a prior, or where
-    the class shares are set.
+    There is no correction for other centres than the hierarchical one, without a prior, or with
+    given class shares.
 
     Parameters
     ----------
@@ -250,7 +251,7 @@ class Fits:
     votes : Votes
     shards : Shards
     start : array of shape (n, C), or function from a shard to its rows
-        Vote shares. If it is another posterior, all fits start from it.
+        Vote shares, or another posterior from which all fits start.
     stage : str, optional
         Name of the states in the checkpoint. Default: by the number of subtypes.
     """
@@ -268,7 +269,7 @@ class Fits:
         self._runs: dict[int, ConfusionRun] = {}
 
     def run(self, n_subtypes: int = 1) -> ConfusionRun:
-        """Return the fit with a number of subtypes; one that was made before is not made again."""
+        """Return the fit with a number of subtypes; earlier fits are reused."""
         if n_subtypes not in self._runs:
             if n_subtypes == 1:
                 self._runs[1] = self._without_subtypes()
@@ -278,12 +279,12 @@ class Fits:
 
     @cached_property
     def _counted(self) -> tuple[EMCounts, Callable[[], EMCounts]]:
-        """Counts against the vote shares, made once for all fits without subtypes."""
+        """Counts against the vote shares, computed once for all fits without subtypes."""
         return self.em.counted(self.votes, self.shards, self.start)
 
     @cached_property
     def _crowd(self) -> OneCoin | None:
-        """The crowd that a correction takes the annotators for; None if nothing is corrected."""
+        """The model of the crowd on which the correction rests; None without a correction."""
         em = self.em
         if em.prior.centre != "hierarchical" or not em.prior.is_used:
             return None
@@ -305,8 +306,8 @@ class Fits:
             correction = self._without_weights()
             return first() if correction is None else self._corrected(correction, "corrected")
         usual = first()
-        enough = usual.evidence + MARGIN
-        # The strength is that of the usual fit, which has the same counts.
+        enough = usual.evidence + EVIDENCE_MARGIN
+        # The strength of the prior is that of the uncorrected fit, which has the same counts.
         whole = RareClassCorrection(self._crowd, 1.0)
         guard = self._corrected(whole, "guard", usual.strength, sufficient=enough)
         if guard.evidence <= enough:
@@ -317,10 +318,10 @@ class Fits:
         return half if half.evidence > enough else usual
 
     def _without_weights(self) -> RareClassCorrection | None:
-        """Return what is chosen if all annotations count the same.
+        """Return the correction that is chosen if all annotations have weight 1.
 
-        Weights that users set are repetitions. To the evidence these are mistakes made together,
-        as those about a hard class are.
+        A user's weights act as repetitions. The evidence would take repeated mistakes for the
+        shared mistakes that a hard class causes.
         """
         votes, stage = self.votes.unweighted, f"{self.stage}-unweighted"
         return Fits(self.em, votes, votes.shards(), self.start, stage).run().correction
@@ -356,7 +357,7 @@ class Fits:
         return replace(self.em, prior=replace(self.em.prior, strength=strength))
 
     def _start(self, em: ConfusionEM, correction: RareClassCorrection) -> Any:
-        """Posterior if annotators are as the centre says: a function from a shard to its rows."""
+        """Return a function from a shard to its posterior under the centre of the prior."""
         vote_counts, _ = self._counted
         pseudo_counts, _ = em.prior.pseudo_counts(
             vote_counts.confusion, self.votes.n_classes, correction, ordered=self.votes.ordered
@@ -367,24 +368,25 @@ class Fits:
 
 
 def stage_of(n_subtypes: int) -> str:
-    """Name of a fit's state in the checkpoint."""
+    """Return the name of a fit's state in the checkpoint."""
     return f"subtypes-{n_subtypes}"
 
 
 def posterior_of(shard: Votes, parameters: ConfusionParams) -> FloatArray:
-    """Posterior of a shard under the published model, shape (n, C)."""
+    """Return the posterior of a shard under the published model, shape (n, C)."""
     return parameters.posterior(shard)
 
 
 class OwnRemoved:
-    """Log p(class, annotations) under parameters without the instance's own part.
+    """Log p(class, annotations) with parameters from which the instance itself is removed.
 
-    An annotation of probability p of state c has added p to N = n_rcl, the annotator's (expected
-    and pseudo-)counts. Without it, log (N - p) is replaced by its chord between p = 0 and 1,
-    log N + p (log (N - 1) - log N), so that two matrix products do for all annotations. Weighted
-    and repeated annotations have added other amounts, so they get logarithms of their own. Without
-    a prior nothing is removed, as an annotator's only annotation of its kind would rule classes
-    out.
+    An annotation with probability p of state c has added p to N = n_rcl, the annotator's expected
+    counts and pseudo-counts. To remove it, log(N - p) is approximated by its chord between p = 0
+    and
+    1, log N + p (log(N - 1) - log N), so that two matrix products serve all annotations. Weighted
+    and repeated annotations have added other amounts, so their logarithms are computed exactly.
+    Without a prior nothing is removed, because an annotator's only annotation of a kind would then
+    rule out classes.
     """
 
     def __init__(self, run: ConfusionRun) -> None:
@@ -413,7 +415,8 @@ class OwnRemoved:
             joint[shard.uneven] = self._each(shard.select(shard.uneven), p[shard.uneven])
         if self.run.learns_prior:
             n = self.run.counts.prior
-            rest = np.maximum(n - p, 0.5 * np.minimum(n, 1.0))  # One alone in its class keeps it.
+            # The only instance of a class does not lose the class.
+            rest = np.maximum(n - p, 0.5 * np.minimum(n, 1.0))
             if self.run.held is not None:
                 held = among_subtypes(self.run.held, n)
                 rest, n = rest + held, n + held
@@ -423,7 +426,7 @@ class OwnRemoved:
         return log_sum_subtypes(joint, shard.n_classes)
 
     def _each(self, shard: Votes, states: FloatArray) -> FloatArray:
-        """Sum of the annotations' own logarithms, shape (n, S)."""
+        """Sum the exactly computed logarithms of the annotations, shape (n, S)."""
         weight = np.ones(shard.n_annotations) if shard.weight is None else shard.weight
         p = states[shard.instance]
         given = self.counts[shard.annotator, :, shard.response]
@@ -448,15 +451,15 @@ def _change_without_one(
     row_floor: FloatArray,
     with_own: FloatArray,
 ) -> FloatArray:
-    """Change of the log probabilities if one annotation is taken out of its counts."""
+    """Return the change of the log probabilities if one annotation is taken out of its counts."""
     rest = np.maximum(counts - 1.0, floor)
     return np.asarray(np.log(rest / np.maximum(row - 1.0, row_floor)) - with_own)
 
 
 def _empty(votes: Any, n_subtypes: int) -> FloatArray | None:
-    """Mean vote shares (C,), which stand for those of instances with abstentions only."""
+    """Return the mean vote shares (C,), used for instances that only have abstentions."""
     if n_subtypes == 1 or votes.n_responses == votes.n_classes:
-        return None  # They are not needed, or there are no such instances.
+        return None  # There are no subtypes, or no such instances.
     return normalise_rows(replace(votes.answers, gold=None).total(summed_shares))
 
 
@@ -465,14 +468,14 @@ def split_into_subtypes(
 ) -> FloatArray:
     """Split each class's mass among its subtypes by how much the votes disagree, shape (n, S).
 
-    ``empty`` (C,) stands for the vote shares of an instance without votes.
+    ``empty`` (C,) is used as the vote shares of an instance without votes.
     """
     if n_subtypes == 1:
         return posterior
-    # Gold is left out: it is evidence of the class, not of how clear the instance is.
+    # Gold is left out, because it shows the class, not how clear the instance is.
     answers = replace(votes.answers, gold=None)
     doubt = (1.0 - row_max(vote_shares(answers, empty=empty))) / (1.0 - 1.0 / votes.n_classes)
-    # Hat functions around evenly spaced degrees of doubt; the shares are never 0.
+    # Hat functions around evenly spaced degrees of disagreement; the shares are never 0.
     centres = np.linspace(0.0, 1.0, n_subtypes)
     hats = np.maximum(0.0, 1.0 - np.abs(doubt[:, None] - centres) * (n_subtypes - 1))
     shares = 0.8 * hats + 0.2 / n_subtypes

@@ -23,12 +23,12 @@ from manyhands.inference.votes import AllVotes
 from manyhands.typing import FloatArray
 
 STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0)
-"""Candidates of ``prior_strength="auto"``. Counts against a posterior look more alike than the
-annotators are. Without an upper limit, their evidence would let the prior swamp annotators with few
-labels."""
+"""Candidates of ``prior_strength="auto"``. Counts against a posterior differ less between
+annotators than the annotators themselves do. Without an upper limit, the evidence would choose so
+strong a prior that it overwhelms the data of annotators with few labels."""
 
 SKILL_STRENGTH = 5.0
-"""Pseudo-annotations with the crowd's accuracy, added to each annotator's own annotations."""
+"""Number of pseudo-annotations with the crowd's accuracy that are added to each annotator's own."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +62,20 @@ class ConfusionPrior:
         *,
         ordered: bool = False,
     ) -> tuple[Table, float]:
-        """Pseudo-counts of each row, shape (R or 1, S, K), and their sum per row.
+        """Return the pseudo-counts of each row, shape (R or 1, S, K), and their sum per row.
 
         Parameters
         ----------
         counts : array of shape (R, S, K)
-            Annotations counted against the vote shares (not against where EM starts, because the
-            result should not depend on the start).
+            Annotations counted against the vote shares, not against the start of EM, so that the
+            prior does not depend on the start.
         n_classes : int
             A class may have several of the S states, and abstentions add a response to K.
         correction : RareClassCorrection, optional
-            Of the centre "hierarchical". The strength is chosen without it, because counts against
-            vote shares contradict a corrected centre, and would make the prior weak.
+            Correction of the centre "hierarchical". The strength is chosen without it, because
+            counts against vote shares contradict a corrected centre and would make the prior weak.
         ordered : bool
-            Whether the classes are grades, so that the centre "hierarchical" has a severity of each
+            Whether the classes are ordered; the centre "hierarchical" then has a severity of each
             annotator (`manyhands.inference.severity`).
         """
         _, n_states, n_responses = counts.shape
@@ -92,7 +92,7 @@ class ConfusionPrior:
         return centre, strength
 
     def tilt(self, counts: Table, n_classes: int) -> Tilt | None:
-        """Return what the centres of grades are made with; None of other centres than these."""
+        """Return the model of severities for ordered classes; None for other centres."""
         if self.centre != "hierarchical" or not self.is_used:
             return None
         identity = _identity(counts, n_classes)
@@ -107,13 +107,14 @@ class ConfusionPrior:
         ordered: bool = False,
         times: float = 1.0,
     ) -> Table:
-        """Centre of the prior on every row, shape (R or 1, S, K); rows sum to ``times``."""
+        """Return the centre of the prior on every row, shape (R or 1, S, K); rows sum to ``times``."""
         n_responses = counts.shape[2]
         identity = _identity(counts, n_classes)
         if self.centre == "diagonal":
             off_diagonal = (1.0 - self.diagonal) / (n_responses - 1)
             return times * (self.diagonal * identity + off_diagonal * (1 - identity))[None]
-        # A class nobody chose still needs a row: 1.1 correct pseudo-annotations, 0.1 of the others.
+        # A class that nobody chose needs a row, too: 1.1 correct pseudo-annotations and 0.1 of each
+        # other class.
         if self.centre == "pooled":
             return times * normalise_rows(over_annotators(counts) + 0.1 + identity)[None]
         crowd = _Crowd.of(counts, identity, ordered=ordered)
@@ -129,7 +130,7 @@ def _identity(counts: Table, n_classes: int) -> FloatArray:
 
 
 def _strength(counts: Table, centre: Table) -> float:
-    """Of `STRENGTHS`, the one with the greatest evidence: downwards as long as that rises."""
+    """Return the strength with the greatest evidence; search downwards while the evidence rises."""
     best, evidence = 0.0, -np.inf
     for strength in reversed(STRENGTHS):
         found = _evidence(strength, counts, centre)
@@ -140,7 +141,7 @@ def _strength(counts: Table, centre: Table) -> float:
 
 
 def _evidence(strength: float, counts: Table, centre: Table) -> float:
-    """Log probability of the annotations under a prior of a strength."""
+    """Return the log probability of the annotations under a prior of a strength."""
 
     def of_rows(counts: FloatArray, centre: FloatArray) -> float:
         return log_dirichlet_multinomial(counts, strength * centre)
@@ -150,7 +151,7 @@ def _evidence(strength: float, counts: Table, centre: Table) -> float:
 
 @dataclass(frozen=True)
 class _Crowd:
-    """What all annotators tell about each of them: rates of correct answers and abstentions.
+    """Rates of correct answers and abstentions of the whole crowd.
 
     Attributes
     ----------
@@ -162,8 +163,8 @@ class _Crowd:
     overall, overall_abstaining : float
         Rate over all annotations.
     tilt : Tilt or None
-        How annotators of grades differ from each other; None of names of classes, where they differ
-        in accuracy alone.
+        Model of how annotators of ordered classes differ in severity; None for nominal classes,
+        where they differ in accuracy alone.
     """
 
     is_correct: FloatArray
@@ -204,7 +205,7 @@ class _Crowd:
         return replace(self, accuracy=expit(logit(_unsure(self.accuracy)) + shift))
 
     def centre(self, counts: FloatArray) -> FloatArray:
-        """Combine what is known of each annotator with the crowd's mistakes, shape (R, S, K).
+        """Combine each annotator's own rates with the crowd's mistakes, shape (R, S, K).
 
         Abstentions are modelled separately, with one rate per annotator and state.
         """
@@ -223,9 +224,9 @@ class _Crowd:
         return np.concatenate([(1 - p_abstain) * centre, p_abstain], axis=2)
 
     def _matrices(self, p_correct: FloatArray) -> FloatArray:
-        """Matrices (r, S, K) with these rates of right answers (r, S), and the crowd's mistakes."""
+        """Return matrices (r, S, K) with given rates of right answers and the crowd's mistakes."""
         by_response = (1 - p_correct)[:, None] * np.ascontiguousarray(self.mistakes.T)
-        matrices: FloatArray = by_response.transpose(0, 2, 1)  # Laid out as counts are.
+        matrices: FloatArray = by_response.transpose(0, 2, 1)  # The memory order of counts.
         matrices[:, np.arange(len(self.mistakes)), self.is_correct.argmax(axis=1)] = p_correct
         return matrices
 
@@ -233,7 +234,7 @@ class _Crowd:
 def _rates(
     hits: FloatArray, trials: FloatArray, state_rates: FloatArray, overall: float
 ) -> FloatArray:
-    """Rate of each annotator in each state, shape (R, S).
+    """Return the rate of each annotator in each state, shape (R, S).
 
     In log odds it is the crowd's rate plus the deviations of the annotator's rate (shrunk to the
     crowd's) and of the state's rate.
@@ -245,12 +246,12 @@ def _rates(
 
 
 def _unsure(rates: Any) -> Any:
-    """Rates that are never certain."""
+    """Return the rates, limited to an interval without 0 and 1."""
     return np.clip(rates, LEAST_RATE, GREATEST_RATE)
 
 
 def log_dirichlet_multinomial(counts: FloatArray, pseudo_counts: FloatArray) -> float:
-    """Log probability of the annotations, each row under its own Dirichlet prior."""
+    """Return the log probability of the annotations, each row under its own Dirichlet prior."""
     tables = (counts, pseudo_counts)
     as_stored = (table.transpose(0, 2, 1) for table in tables)
     rows = (np.einsum("rsk->rs", table) for table in tables)  # Several times faster than sum.
@@ -258,7 +259,7 @@ def log_dirichlet_multinomial(counts: FloatArray, pseudo_counts: FloatArray) -> 
 
 
 def _log_rising(counts: FloatArray, start: FloatArray) -> float:
-    """Sum of log Gamma(start + n) - log Gamma(start); entries without counts n add nothing."""
+    """Sum log Gamma(start + n) - log Gamma(start); entries without counts n add nothing."""
     some = counts > 0
     start = np.broadcast_to(start, counts.shape)[some]
     return float((gammaln(counts[some] + start) - gammaln(start)).sum())
@@ -272,8 +273,8 @@ def with_history(pseudo_counts: Table, votes: AllVotes, vote_counts: EMCounts) -
     pseudo_counts : array of shape (R or 1, S, K)
     votes : Votes
     vote_counts : EMCounts
-        Counts against the vote shares. A class's history is divided among its subtypes as these
-        are. A history has no abstentions, so it leaves the rate of abstaining as it is here.
+        Counts against the vote shares. The history of a class is divided among its subtypes in
+        proportion to these. A history has no abstentions, so it does not change their rate.
 
     Returns
     -------
@@ -313,7 +314,7 @@ def pool_confusions(
     belief : array of shape (n_instances, n_classes)
         Class probabilities of the annotated instances.
     pseudo_annotations : float
-        Annotations added to every row, distributed as the crowd's are.
+        Number of annotations, distributed like the crowd's, that are added to every row.
 
     Returns
     -------
@@ -327,7 +328,7 @@ def pool_confusions(
         for proba in belief.T
     )
     mass = np.stack(list(columns), axis=1)
-    # A class that nobody is expected to have seen gets the crowd's overall distribution.
+    # A class without expected annotations gets the crowd's overall distribution.
     weight = mass + 1e-9 * mass.sum(axis=1, keepdims=True)
     pooled = np.einsum("rc,rcg->cg", weight / weight.sum(axis=0), confusion)
     if pseudo_annotations:

@@ -1,16 +1,16 @@
 """Dawid & Skene's model [1]_: a class for each instance, and a confusion matrix for each annotator.
 
-An annotator r who annotates an instance of class c answers k with probability pi_rck, whatever the
-other annotators answer; p_c are the shares of the classes. Expected counts, the E-step (Eq. 2.5),
-the model, and its M-step (Eq. 2.3 and 2.4) stand here in this order. Other methods with confusion
-matrices share the counts and the E-step. Three things are more than the paper has:
+An annotator r who annotates an instance of class c answers k with probability pi_rck, independently
+of other annotators; p_c are the shares of the classes. This module has the expected counts, the
+E-step (Eq. 2.5), the model, and its M-step (Eq. 2.3 and 2.4), in this order. Other methods with
+confusion matrices share the counts and the E-step. Three things extend the paper:
 
 - a prior of the confusion matrices, as pseudo-counts that the M-step adds;
-- classes that consist of subtypes: the model knows *states*, and the posterior sums them up; and
+- subtypes of classes: the model has *states*, and the posterior sums over those of a class; and
 - over-relaxed steps (`DawidSkeneModel.beyond`).
 
-Which prior, how many subtypes and which correction of the start a table needs is decided in
-`manyhands.inference.confusion_em`, and `manyhands.DawidSkene` reads out what the kept fit says.
+`manyhands.inference.confusion_em` chooses the prior, the number of subtypes and the correction for
+rare classes. `manyhands.DawidSkene` sets its attributes from the chosen fit.
 
 .. [1] A. P. Dawid and A. M. Skene. Maximum likelihood estimation of observer error-rates using the
    EM algorithm. Journal of the Royal Statistical Society C 28(1), 1979.
@@ -62,7 +62,7 @@ class EMCounts:
     prior : array of shape (C,)
         Expected number of instances of each class, over those with annotations or gold.
     confusion : array of shape (R, C, K)
-        Expected responses, indexed [annotator, true, response]; or on disk
+        Expected responses, indexed [annotator, true, response]; possibly on disk
         (`manyhands.inference.probability`).
     log_likelihood : float
     """
@@ -72,7 +72,7 @@ class EMCounts:
     log_likelihood: float = 0.0
 
     def __add__(self, other: EMCounts) -> EMCounts:
-        """Return the counts of both."""
+        """Return the sum of both counts."""
         return EMCounts(
             self.prior + other.prior,
             self.confusion + other.confusion,
@@ -80,26 +80,26 @@ class EMCounts:
         )
 
     def __reduce__(self) -> Any:
-        """Pickle the counts as they lie in memory, (R, K, C), without a copy in another order."""
+        """Pickle the counts in their memory order, (R, K, C), to avoid a copy."""
         if not isinstance(self.confusion, np.ndarray):
             return EMCounts, (self.prior, self.confusion, self.log_likelihood)
         by_response = np.ascontiguousarray(self.confusion.transpose(0, 2, 1))
         return _unpickled, (self.prior, by_response, self.log_likelihood)
 
     def __iadd__(self, other: EMCounts) -> EMCounts:
-        """Return the counts of both, in the arrays of these."""
+        """Add other counts to these arrays in place."""
         prior, confusion = self.prior, self.confusion
         prior += other.prior
         confusion += other.confusion
         return EMCounts(prior, confusion, self.log_likelihood + other.log_likelihood)
 
     def total(self) -> EMCounts:
-        """Return counts to which others can be added: on disk if they do not fit in memory."""
+        """Return counts to which others can be added, on disk if they do not fit in memory."""
         total = getattr(self.confusion, "total", None)
         return self if total is None else replace(self, confusion=total())
 
     def pieces(self, n: int) -> list[EMCounts]:
-        """Counts of ``n`` blocks of annotators, whose sum they are."""
+        """Split the counts into those of ``n`` blocks of annotators."""
         first, *rest = self.confusion.pieces(n)
         nothing = np.zeros_like(self.prior)
         return [replace(self, confusion=first), *(EMCounts(nothing, piece) for piece in rest)]
@@ -110,8 +110,8 @@ def _unpickled(prior: FloatArray, by_response: FloatArray, log_likelihood: float
 
 
 def em_counts(votes: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> EMCounts:
-    """Counts of a shard under a posterior (Dawid & Skene 1979, Eq. 2.3 and 2.4)."""
-    if votes.voted.all():  # A product is faster than a mask, or a sum along the long axis.
+    """Return the counts of a shard under a posterior (Dawid & Skene 1979, Eq. 2.3 and 2.4)."""
+    if votes.voted.all():  # A product is faster than a mask or a sum along the long axis.
         prior = np.ones(len(posterior)) @ posterior
     else:
         prior = posterior[votes.voted].sum(axis=0)
@@ -140,7 +140,7 @@ def total_em_counts(
     posterior: Any,
     states: Callable[[Votes, FloatArray], FloatArray] | None = None,
 ) -> EMCounts:
-    """Counts under a given posterior of all instances; ``states`` may transform its rows."""
+    """Return the counts under a given posterior, whose rows ``states`` may transform."""
     return sum_over_shards(_count_states, shards, states, rows=(posterior,))
 
 
@@ -153,7 +153,7 @@ def _count_states(
 def count_votes(
     shard: Votes, split: Callable[..., FloatArray] = lambda _, shares: shares
 ) -> EMCounts:
-    """Counts against the vote shares, over the instances that have votes."""
+    """Return the counts against the vote shares, over the instances that have votes."""
     no_votes = np.zeros(shard.n_classes)
     return em_counts(shard, split(shard, vote_shares(shard.answers, empty=no_votes)))
 
@@ -164,7 +164,10 @@ def starting_counts(
     start: Any,
     split: Callable[[Votes, FloatArray], FloatArray],
 ) -> tuple[EMCounts, Callable[[], EMCounts]]:
-    """Counts against the vote shares, and what counts where EM starts: mostly the same."""
+    """Return the counts against the vote shares, and a function for the first counts of EM.
+
+    They are the same unless EM starts from another posterior.
+    """
     has_abstentions = votes.n_responses > votes.n_classes
     if has_abstentions or not isinstance(votes, Votes):
         counts = sum_over_shards(count_votes, shards, split)
@@ -179,7 +182,7 @@ def starting_counts(
 def e_step(
     votes: Votes, log_prior: FloatArray, log_confusion: Table
 ) -> tuple[FloatArray, FloatArray]:
-    """Posterior over classes (n, C) and log likelihood of each instance (n,).
+    """Return the posterior over classes (n, C) and log likelihood of each instance (n,).
 
     Dawid & Skene (1979), Eq. 2.5, in log space because a product of 200 annotations underflows.
 
@@ -193,7 +196,7 @@ def e_step(
 
 
 def log_likelihoods(votes: Votes, log_confusion: Table) -> FloatArray:
-    """Sum of log p(response | c) over an instance's annotations, shape (n, C)."""
+    """Return the sum of log p(response | c) over an instance's annotations, shape (n, C)."""
     if isinstance(log_confusion, LargeTable):
         matrix, pairs = votes.pairs
         return np.asarray(matrix @ log_confusion.at(pairs))
@@ -221,7 +224,7 @@ def normalise_joint(
         joint *= exponent[:, None]
     if votes.gold is not None:
         known = np.flatnonzero(votes.gold >= 0)
-        n_states = joint.shape[1] // votes.n_classes  # A class may have several states.
+        n_states = joint.shape[1] // votes.n_classes  # Number of states of a class.
         impossible = np.arange(joint.shape[1]) // n_states != votes.gold[known][:, None]
         joint[known] = np.where(impossible, -np.inf, joint[known])
     top = row_max(joint)
@@ -233,7 +236,7 @@ def normalise_joint(
 
 
 def row_max(values: FloatArray) -> FloatArray:
-    """Largest value of each row, shape (n,)."""
+    """Return the largest value of each row, shape (n,)."""
     if values.shape[1] > 32:
         return values.max(axis=1)
     top = values[:, 0].copy()
@@ -243,7 +246,7 @@ def row_max(values: FloatArray) -> FloatArray:
 
 
 def confusion_counts(votes: Votes, posterior: FloatArray) -> Table:
-    """Expected counts (R, C, K), indexed [annotator, true, response] (Dawid & Skene, Eq. 2.3)."""
+    """Return the expected counts (R, C, K), [annotator, true, response]; Dawid & Skene, Eq. 2.3."""
     if votes.tables is not None:
         return votes.tables.counts(votes, posterior)
     counts = np.asarray(votes.matrix.T @ posterior)
@@ -252,7 +255,10 @@ def confusion_counts(votes: Votes, posterior: FloatArray) -> Table:
 
 
 def estimate_confusions(votes: AllVotes, posterior: FloatArray) -> FloatArray:
-    """Shares of responses under a posterior, (R, C, K); rows without evidence get pooled ones."""
+    """Return the shares of responses under a posterior, (R, C, K).
+
+    Rows without data get the shares of the whole crowd.
+    """
     counts = map_rows(_without_rounding, total_em_counts(votes.shards(), posterior).confusion)
     pooled = normalise_rows(over_annotators(counts))
 
@@ -264,7 +270,7 @@ def estimate_confusions(votes: AllVotes, posterior: FloatArray) -> FloatArray:
 
 
 def _without_rounding(counts: FloatArray) -> FloatArray:
-    """Counts in which rows that only rounding errors fill are 0."""
+    """Return the counts with rows of mere rounding errors set to 0."""
     return np.where(counts.sum(axis=2, keepdims=True) < 1e-9, 0.0, counts)
 
 
@@ -277,7 +283,7 @@ class ConfusionParams:
     ----------
     prior : array of shape (S,)
     responses : array of shape (R, S, K)
-        Indexed [annotator, state, response]; rows sum to 1; or on disk (`Blocks`).
+        Indexed [annotator, state, response]; rows sum to 1. Possibly on disk (`Blocks`).
     """
 
     prior: FloatArray
@@ -289,11 +295,11 @@ class ConfusionParams:
         return floored_log(self.prior), map_rows(floored_log, self.responses)
 
     def states(self, shard: Votes) -> FloatArray:
-        """Posterior over the states, shape (n, S)."""
+        """Return the posterior over the states, shape (n, S)."""
         return e_step(shard, *self.sent)[0]
 
     def posterior(self, shard: Votes, exponent: FloatArray | None = None) -> FloatArray:
-        """Posterior over the classes, shape (n, C); see `EMModel.posterior`."""
+        """Return the posterior over the classes, shape (n, C); see `EMModel.posterior`."""
         return DawidSkeneModel.posterior(shard, self.prior, self.sent[1], exponent)
 
     def log_joint(self, shard: Votes, exponent: FloatArray | None) -> FloatArray:
@@ -309,15 +315,15 @@ class DawidSkeneModel(EMModel[ConfusionParams, EMCounts]):
     ----------
     shards : iterable of Votes
     pseudo_counts : array of shape (R or 1, S, K)
-        Of the prior, and of the annotators' histories.
+        Pseudo-counts of the prior, and of the annotators' histories.
     shares : array of shape (C,) or None
-        Of the classes; None if they are estimated.
+        Given shares of the classes; None if they are estimated.
     held : array of shape (C,) or None
-        Pseudo-instances of each class, which hold the estimated shares near those of the votes.
+        Pseudo-instances of each class that shrink the estimated shares to the vote shares.
     hard : bool
         Count each instance in its most probable state only.
     over_relaxes : bool
-        Whether steps go further than the M-step.
+        Whether steps may be longer than the M-step's.
     """
 
     shards: Iterable[Votes]
@@ -330,14 +336,14 @@ class DawidSkeneModel(EMModel[ConfusionParams, EMCounts]):
     parameters = ConfusionParams
 
     def start(self, posterior: Any) -> ConfusionParams:
-        """See `EMModel.start`; of a model without subtypes."""
+        """See `EMModel.start`; only for a model without subtypes."""
         return self.maximise(total_em_counts(self.shards, posterior))
 
     @staticmethod
     def expect(
         shard: Votes, log_prior: FloatArray, log_responses: Table, *, hard: bool = False
     ) -> EMCounts:
-        """E-step on a shard (`expect_and_count`)."""
+        """Run the E-step on a shard (`expect_and_count`)."""
         return expect_and_count(shard, log_prior, log_responses, hard=hard)
 
     def expected(self, parameters: ConfusionParams) -> EMCounts:
@@ -351,7 +357,7 @@ class DawidSkeneModel(EMModel[ConfusionParams, EMCounts]):
         return m_step(counts, self.pseudo_counts, self.shares, self.held)
 
     def objective(self, counts: EMCounts, parameters: ConfusionParams) -> float:
-        """Log likelihood and log prior."""
+        """Return the log likelihood plus the log prior."""
         log_prior = sum_rows(sum_of_product, self.pseudo_counts, parameters.sent[1])
         if self.held is not None:
             by_class = parameters.prior.reshape(len(self.held), -1).sum(axis=1)
@@ -365,7 +371,7 @@ class DawidSkeneModel(EMModel[ConfusionParams, EMCounts]):
         log_responses: Table,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `EMModel.posterior`; ``prior`` (S,) are the shares of the states."""
+        """See `EMModel.posterior`; ``prior`` (S,) holds the shares of the states."""
         if exponent is not None:
             joint = _log_joint(shard, prior, log_responses, exponent)
             return normalise_joint(shard, joint, exponent)[0]
@@ -391,7 +397,10 @@ def m_step(
     shares: FloatArray | None = None,
     held: FloatArray | None = None,
 ) -> ConfusionParams:
-    """Parameters that fit the expected counts; ``shares`` and ``held`` as in `DawidSkeneModel`."""
+    """Return the parameters that maximise the expected log likelihood plus log prior.
+
+    ``shares`` and ``held`` are as in `DawidSkeneModel`.
+    """
     instances = counts.prior
     if held is not None:
         instances = instances + among_subtypes(held, instances)
@@ -402,7 +411,7 @@ def m_step(
 
 
 def among_subtypes(by_class: FloatArray, prior: FloatArray) -> FloatArray:
-    """Numbers of the classes (C,) by state, (S,), divided as ``prior`` (S,) divides each class."""
+    """Divide values of classes (C,) among their states, (S,), in proportion to ``prior`` (S,)."""
     shares = normalise_rows(prior.reshape(len(by_class), -1))
     return np.asarray((by_class[:, None] * shares).ravel())
 
@@ -423,7 +432,7 @@ def sum_subtypes(posterior: FloatArray, n_classes: int) -> FloatArray:
 
 
 def log_sum_subtypes(joint: FloatArray, n_classes: int) -> FloatArray:
-    """Log of the sum over the subtypes of each class, shape (n, C)."""
+    """Return the log of the sum over the subtypes of each class, shape (n, C)."""
     if joint.shape[1] == n_classes:
         return joint
     by_subtype = joint.reshape(len(joint), n_classes, joint.shape[1] // n_classes).transpose(

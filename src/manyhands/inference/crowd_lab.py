@@ -42,7 +42,7 @@ LEAST_WEIGHT = 1e-6
 """Minimal weight of an annotator or the classifier, and minimal error of the most common class."""
 
 ROUNDS = 2
-"""Weights are computed from the majority vote, then from the resulting consensus."""
+"""Number of rounds: weights from the majority vote, then from the resulting consensus."""
 
 
 class CrowdLab(BaseAggregator):
@@ -172,7 +172,8 @@ class CrowdLab(BaseAggregator):
         gold, random_gold : as in `fit`, for the instances of ``table``
         duplicates : {"error", "last", "keep"}
         proba : array-like of shape (n_instances of old and new, n_classes), optional
-            Of ``instances_``, then of the new ones in the table's order. None: those of `fit`.
+            Probabilities of ``instances_``, then of the new instances in the table's order. None:
+            those given to `fit`.
 
         Raises
         ------
@@ -183,12 +184,13 @@ class CrowdLab(BaseAggregator):
             return self.fit(table, y, gold=gold, random_gold=random_gold, proba=proba)
         with all_or_nothing(self):
             if proba is not None:
-                self._proba, gold = proba, {} if gold is None else gold  # News, in any case.
+                # With an empty gold, new probabilities alone cause a new fit, too.
+                self._proba, gold = proba, {} if gold is None else gold
             more: dict[str, Any] = {"random_gold": random_gold, "duplicates": duplicates}
             return super().partial_fit(table, y, gold=gold, **more)
 
     def predict_proba(self, table: Any, proba: Any = None) -> FloatArray:
-        """Posterior of (new) instances from the fitted weights.
+        """Return the posterior of (new) instances from the fitted weights.
 
         Parameters
         ----------
@@ -220,7 +222,10 @@ class CrowdLab(BaseAggregator):
         return self._predict_proba(table, partial(self._posterior_with, proba=proba))
 
     def predict(self, table: Any, proba: Any = None) -> AnyArray:
-        """Most probable class of (new) instances, shape (n_instances,); see `predict_proba`."""
+        """Return the most probable class of each instance, shape (n_instances,).
+
+        Parameters and errors are those of `predict_proba`.
+        """
         return self._labels(self.predict_proba(table, proba))
 
     def _fit(
@@ -235,12 +240,12 @@ class CrowdLab(BaseAggregator):
     ) -> Self:
         if self._proba is not None:
             self._proba = probabilities_of(table, self._proba, "proba")
-            table = replace(table, instance_order=GIVEN)  # From now on, it is that of proba.
+            table = replace(table, instance_order=GIVEN)  # The order is that of proba from now on.
         return super()._fit(table, gold, start, execution, random_gold=random_gold, history=history)
 
     def _lone_families(self, votes: Any) -> LoneFamilies:
         found = super()._lone_families(votes)
-        # With the classifier's probabilities, no family is alone.
+        # The classifier's probabilities compare every family with something else.
         return found if self._proba is None else LoneFamilies.none(votes.n_instances)
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
@@ -257,7 +262,7 @@ class CrowdLab(BaseAggregator):
         return self._posterior_with(votes, self._proba)
 
     def _posterior_with(self, votes: Votes, proba: Any) -> FloatArray:
-        """Posterior of instances of which a classifier says ``proba``, or nothing (None)."""
+        """Return the posterior with the classifier's probabilities, or without them (None)."""
         if proba is not None:
             proba = checked_posterior(proba, votes.n_instances, votes.n_classes, "proba")
         return self._fill_unannotated(votes, self._weighted_averages(votes, proba), proba)
@@ -279,7 +284,7 @@ class CrowdLab(BaseAggregator):
             self.model_weight_ = float(trust * np.sqrt(counts.annotations / counts.annotated))
 
     def _weighted_averages(self, votes: Votes, proba: FloatArray | None) -> FloatArray:
-        """p_CR, shape (n, C); rows of 0 where there is nothing to average."""
+        """Return p_CR, shape (n, C); rows of 0 if there is nothing to average."""
         return concatenate_rows(
             starmap(self._weighted_average, zip_shards(votes.shards(SHARD), proba))
         )
@@ -304,9 +309,10 @@ class CrowdLab(BaseAggregator):
         return posterior
 
     def _set_annotator_quality(self, votes: Votes) -> None:
-        """Set a_j from the mean probability of the classes given and agreement with the consensus.
+        """Set a_j, a weighted average of two measures of each annotator.
 
-        The two are averaged. The weight of the first is the classifier's share of all weights.
+        The first is the mean probability of the classes given, with the classifier's share of all
+        weights as its weight; the second is the agreement with the consensus.
         """
         counts = self._tally(votes, self.posterior_)
         active = by_annotator(votes) > 0
@@ -353,7 +359,7 @@ class _Tally:
     annotated: float
 
     def __add__(self, other: _Tally) -> _Tally:
-        """Return the tally of both."""
+        """Return the sum of both tallies."""
         names = [field.name for field in fields(self)]
         return _Tally(*(getattr(self, name) + getattr(other, name) for name in names))
 
@@ -361,16 +367,15 @@ class _Tally:
 def tally(votes: Votes, proba: FloatArray | None, posterior: FloatArray) -> _Tally:
     """Compare annotations, consensus (the most probable classes) and classifier on a shard.
 
-    Where gold is known, at least one other annotator is assumed, and all of them are assumed to
-    have given gold. Several most probable classes share the consensus equally, unless the
-    classifier prefers one of them.
+    Instances with gold are treated as if all other annotators, and at least one, had given gold.
+    Several most probable classes share the consensus equally, unless the classifier prefers one.
     """
     given = weighted_votes(votes)
     n_given = given.sum(axis=1)
     consensus = _winners(posterior)
     if proba is not None:
         consensus = _winners(np.where(consensus > 0, proba, -1.0))
-    # Compare with others only: leave out an annotator's own annotations, except against gold.
+    # Compare annotators with others only: leave out their own annotations, except against gold.
     own = weight_of_pairs(votes)
     others = np.maximum(n_given[votes.instance] - own, 0.0)
     agree = np.maximum(
@@ -408,11 +413,11 @@ def _winners(scores: FloatArray) -> FloatArray:
 
 
 def _share(part: float, whole: float) -> float:
-    """Share of the whole; 1 if the whole is 0, because nothing disagrees."""
+    """Return the share of the whole; 1 if the whole is 0, because nothing disagrees."""
     return part / whole if whole > 0 else 1.0
 
 
 def _shares(parts: FloatArray, wholes: FloatArray) -> FloatArray:
-    """Share of each whole; the share over all where a whole is 0."""
+    """Return the share of each whole; the share over all where a whole is 0."""
     overall = _share(float(parts.sum()), float(wholes.sum()))
     return np.divide(parts, wholes, out=np.full_like(parts, overall), where=wholes > 0)

@@ -1,7 +1,8 @@
 """Dawid & Skene (1979): expectation maximisation for annotators' confusion matrices.
 
-The paper's model, its E-step and its M-step are in `manyhands.inference.confusions`. Here
-the fit of a table is chosen (`manyhands.inference.confusion_em`), and its posterior read out.
+The paper's model, its E-step and its M-step are in `manyhands.inference.confusions`. This module
+has the aggregator, which chooses the fit of a table (`manyhands.inference.confusion_em`) and sets
+its attributes.
 
 .. [1] A. P. Dawid and A. M. Skene. Maximum likelihood estimation of observer error-rates using
    the EM algorithm. Journal of the Royal Statistical Society C 28(1), 1979.
@@ -51,39 +52,39 @@ class DawidSkene(TakesHistory, EMAggregator):
     ----------
     max_iter : int, default=100
     tol : float, default=3e-5
-        Stop when the (penalised) log likelihood per annotation grows by less. A smaller value buys
-        nothing: see the notes.
+        Stop when the (penalised) log likelihood per annotation grows by less. A smaller value does
+        not improve the labels: see the notes.
     confusion_prior : {"hierarchical", "pooled", "diagonal", None}, default="hierarchical"
-        Centre of a Dirichlet prior on each confusion row, from the counts against the vote shares.
-        "hierarchical": the annotator's own accuracy (shrunk to the crowd's, and adjusted for how
-        easy the class is), with mistakes distributed like the crowd's. "pooled": the confusion of
-        all annotators together. "diagonal": correct with probability ``diagonal``. None is maximum
-        likelihood, as published, which is worse than majority vote when each annotator gives few
-        labels.
+        Centre of a Dirichlet prior on each row of the confusion matrices, from the counts against
+        the vote shares. "hierarchical": the annotator's own accuracy (shrunk to the crowd's, and
+        adjusted for how easy the class is), with mistakes distributed like the crowd's. "pooled":
+        the confusion matrix of all annotators together. "diagonal": correct with probability
+        ``diagonal``. None is maximum likelihood, as published, which is worse than majority vote
+        when each annotator gives few labels.
     prior_strength : float or "auto", default="auto"
         Pseudo-annotations of the prior in each row; "auto" chooses the one of 1, 2, 5, 10, 20 with
         the greatest evidence (empirical Bayes).
     diagonal : float in (0, 1), default=0.7
         Probability of a correct annotation at the centre of the "diagonal" prior.
     class_prior : {"estimated", "uniform"}, default="estimated"
-        "uniform" is over the classes that somebody gave or gold names.
+        Whether the class shares are estimated, or equal for all classes that occur in annotations
+        or gold.
     n_subtypes : int or "auto", default="auto"
         Kinds of instances within a class, each with its own confusions. 1 is the published model.
-        2 separates clear instances from those that mislead many annotators at once, whose mistakes
-        would otherwise count as independent. "auto" chooses 1 or 2, whichever has the greater
-        evidence; 1 without a prior, and with ``dependence="auto"`` also where the correlation of
-        annotators' mistakes is not found to be above .05.
+        2 separates clear instances from those that mislead many annotators at once; otherwise their
+        mistakes would count as independent. "auto" chooses 1 or 2 by the greater evidence. It
+        chooses 1 without a prior, and with ``dependence="auto"`` also unless the correlation of
+        annotators' mistakes is found to be above .05.
     dependence : float in [0, 1] or "auto", default="auto"
-        Correlation of annotators' mistakes, by which the posterior is less sure than if they were
-        independent; 0 is the published model. "auto" estimates it from the annotations, or from
-        gold where given (see `manyhands.inference.dependence`).
+        Correlation of annotators' mistakes, which makes the posterior less certain than under
+        independence; 0 is the published model. "auto" estimates it from the annotations, or from
+        gold if given (see `manyhands.inference.dependence`).
     gold_sample : {"auto", "random", "chosen"}, default="auto"
-        How the instances with gold were chosen. Gold chosen by doubt, as in a review queue, may
-        raise the dependence, not lower it; "auto" tells by a rank test
+        How the instances with gold were chosen. Gold that was chosen by doubt, as in a review
+        queue, may raise the dependence but not lower it. "auto" decides by a rank test
         (`manyhands.inference.gold_samples`).
     accelerate : bool, default=True
-        Over-relax the steps of soft EM, which then needs about half as many. Only the path differs,
-        not the maxima.
+        Over-relax the steps of soft EM, which halves their number. The maxima are the same.
     em : {"soft", "hard"}, default="soft"
         Count each instance in all classes by their probabilities, or only in the most probable one
         (classification EM: faster, but it starves rare classes if the class prior is estimated).
@@ -102,55 +103,56 @@ class DawidSkene(TakesHistory, EMAggregator):
         Log likelihood plus log prior after each E-step; it never decreases. With ``em="hard"``, the
         joint likelihood of the annotations and the chosen classes.
     dependence_, dependence_se_ : float
-        Correlation of annotators' mistakes and its standard error (0 if it was set).
+        Correlation of annotators' mistakes and its standard error (0 if it was given).
     n_subtypes_ : int
-        Number of subtypes that was chosen.
+        Chosen number of subtypes.
     prior_strength_ : float
-        Strength that was chosen; 0 without a prior.
+        Chosen strength of the prior; 0 without a prior.
     rare_class_correction_ : float
-        Weight of the correction for rare classes that was chosen (see the notes); 0 if none.
+        Chosen weight of the correction for rare classes (see the notes); 0 if none.
     evidence_ : dict {n_subtypes: float}
         Log evidence (nats) of each fitted model, as compared by "auto"; empty without a prior.
     abstention_ : array of shape (n_annotators, n_classes)
         Probability of abstaining on an instance of each class; 0 unless modelled.
     severity_, severity_se_ : array of shape (n_annotators,) or None
-        Of grades: by how many each annotator's answers are above the truth, on average (below it
-        if negative), and the standard error relative to the other annotators. None of names of
-        classes, and of two classes.
+        For ordered classes: by how many grades each annotator's answers are above the truth on
+        average (below it if negative), and the standard error relative to the other annotators.
+        None for nominal classes, and for two classes.
 
     Notes
     -----
     EM starts from the vote shares, or from ``start``. The M-step adds the prior's pseudo-counts to
     the expected counts, so EM maximises the likelihood penalised by sum(pseudo-counts * log p). (In
     the evidence the pseudo-counts are the parameters of the Dirichlet itself.) An annotator's
-    history is added to the pseudo-counts, but not to the counts that place the centre of the prior,
-    so it tells nothing directly about other annotators.
+    history is added to the pseudo-counts, but not to the counts that determine the centre of the
+    prior, so it does not directly affect other annotators.
 
-    **Rare classes.** Most of the votes for a class of 5 % are mistakes about other classes, so that
-    counts against the vote shares show annotators who hardly recognise it. The centre of the
-    hierarchical prior would hold the class at several times its share. If the agreement of pairs
-    says that vote shares mislead like this (`manyhands.inference.class_shares`), and the annotators
-    gave 2.5 votes per instance or more, EM also runs with half of the difference taken back. It
-    then starts from the class shares that the agreement implies, whatever ``start`` is. That fit is
-    taken if its evidence exceeds the other's by 5 nats, and so does that of a fit with the whole
-    difference. This does not apply to other priors, ``class_prior="uniform"`` or ``em="hard"``.
+    **Rare classes.** Most of the votes for a class with a share of 5 % are mistakes about other
+    classes, so counts against the vote shares suggest that annotators hardly recognise it. The
+    centre of the hierarchical prior would then keep the class at several times its share. The
+    agreement of pairs shows whether vote shares are misleading in this way
+    (`manyhands.inference.class_shares`). If so, and there are 2.5 votes per instance or more, EM
+    also runs with half of the difference corrected. It then starts from the class shares that the
+    agreement implies, whatever ``start`` is. The corrected fit is chosen if its evidence, and also
+    that of a fit with the full correction, exceeds that of the uncorrected fit by 5 nats. Nothing
+    is corrected with other priors, ``class_prior="uniform"`` or ``em="hard"``.
 
-    **Grades.** On a table of three or more grades (`AnnotationTable.ordered`) two things change,
-    and ``labels_`` are the medians of the posterior. The centre of the hierarchical prior has a
-    severity of each annotator beside the accuracy: of an annotator r it is q_r[c, l] ~ P[c, l]
-    exp(g_r [l = c] + b_r (l - c) / (K - 1)), where P is the crowd's matrix, c the true and l the
-    given of K grades, and (g_r, b_r) fit the annotator's counts and 5 annotations as the crowd
-    gives them (`manyhands.inference.severity`). And the estimated class prior is held near the vote
-    shares v: p_c ~ n_c + .1 n v_c, where n_c of n instances are expected in class c. Both gain most
-    where annotators give few labels or agree by little. A severity that all annotators share cannot
-    be seen without gold.
+    **Ordered classes.** With three or more grades (`AnnotationTable.ordered`) ``labels_`` are the
+    medians of the posterior, and the model changes in two ways. First, the centre of the
+    hierarchical prior has a severity of each annotator besides the accuracy. For annotator r it is
+    q_r[c, l] ~ P[c, l] exp(g_r [l = c] + b_r (l - c) / (K - 1)), where P is the crowd's matrix, c
+    the true and l the given one of K grades. (g_r, b_r) are fitted to the annotator's counts and 5
+    annotations distributed like the crowd's (`manyhands.inference.severity`). Second, the estimated
+    class prior is shrunk to the vote shares v: p_c ~ n_c + .1 n v_c, where n_c is the expected
+    number of instances in class c, out of n. Both help most if annotators give few labels or agree
+    only a little. A severity that all annotators share cannot be detected without gold.
 
     **Convergence.** On 21 real tables EM takes 9 iterations with the default ``tol`` and 37 with
-    1e-9. The latter does not label better (accuracy -.0005 ± .0007, log loss +.003 ± .002), though
-    the probability of a single class may move by up to .5.
+    1e-9. The smaller value does not improve the labels (accuracy -.0005 ± .0007, log loss +.003 ±
+    .002), although single probabilities may change by up to .5.
 
-    If no instance has two annotations, good and bad annotators cannot be told apart. The labels are
-    then the annotations, with a `NotIdentifiableWarning`.
+    If no instance has two annotations, the accuracy of annotators is not identifiable. The labels
+    are then the annotations, with a `NotIdentifiableWarning`.
 
     References
     ----------
@@ -256,7 +258,7 @@ class DawidSkene(TakesHistory, EMAggregator):
         return ConfusionPrior(self.confusion_prior, self.prior_strength, self.diagonal)
 
     def _choices(self, prior: ConfusionPrior, found: Dependence) -> tuple[int, ...]:
-        """Numbers of subtypes to compare."""
+        """Return the numbers of subtypes to compare."""
         if self.n_subtypes != "auto":
             return (int(self.n_subtypes),)
         is_needed = self.dependence != "auto" or found.is_plausible
@@ -271,7 +273,7 @@ class DawidSkene(TakesHistory, EMAggregator):
         known: KnownLabels | None,
         out: FloatArray,
     ) -> None:
-        """Set the posterior, which is written into ``out``."""
+        """Set the fitted attributes; the posterior is written into ``out``."""
         joint = OwnRemoved(run)
         if self.dependence == "auto":
             found = refine(found, votes, joint, known)
@@ -290,11 +292,11 @@ class DawidSkene(TakesHistory, EMAggregator):
             self._unaided = np.asarray(softmax(power * joint(part), axis=1))
 
     def _without_gold(self, votes: Votes) -> FloatArray | None:
-        # Without the instances' own part in the parameters, which only the fit can leave out.
+        # Computed in the fit, which can remove an instance's own part from the parameters.
         return self._unaided
 
     def _set_fitted(self, parameters: ConfusionParams, votes: AllVotes) -> None:
-        """Set the fitted attributes, with the model's states summed up by class."""
+        """Set the fitted attributes, with the model's states summed by class."""
         self._model, n_classes = parameters, votes.n_classes
         by_class = self._model.prior.reshape(n_classes, self.n_subtypes_)
         self.class_prior_ = by_class.sum(axis=1)
@@ -314,7 +316,7 @@ class DawidSkene(TakesHistory, EMAggregator):
         self.abstention_ = map_rows(abstaining, responses)
 
     def _set_severity(self, run: ConfusionRun, prior: ConfusionPrior, votes: AllVotes) -> None:
-        """Set the severities of annotators of grades, and their standard errors."""
+        """Set the severities of annotators and their standard errors, for ordered classes."""
         self.severity_ = self.severity_se_ = None
         if not votes.ordered:
             return
@@ -336,7 +338,7 @@ class DawidSkene(TakesHistory, EMAggregator):
 
 
 def _corrected(shard: Votes, joint: OwnRemoved, rho: float, prior: FloatArray) -> FloatArray:
-    """Posterior of a shard that allows for correlated mistakes, shape (n, C)."""
+    """Return the posterior of a shard, allowing for correlated mistakes, shape (n, C)."""
     posterior, _ = normalise_joint(shard, joint(shard), exponents(shard, rho))
     posterior[~shard.voted] = prior
     return posterior

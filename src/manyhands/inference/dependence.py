@@ -1,23 +1,23 @@
-"""How far the annotations of an instance are from independent evidence.
+"""Correlation of annotators' mistakes, and posteriors that allow for it.
 
-Annotators share mistakes: they misread the same sentence and fall for the same picture. A model in
+Annotators share mistakes: they misread the same sentence, or misjudge the same picture. A model in
 which they are independent given the class counts a shared mistake as often as it is made, and is
-far too sure. Here the fitted model is left as it is and only its posterior is corrected. The log
+overconfident. This module keeps the fitted model and corrects only its posterior. The log
 probability of an instance is divided by the design effect of its annotations [1]_,
 
     q_ic ~ p(c, annotations) ** beta_i,    beta_i = 1 / (1 + (d_i - 1) rho),
 
 where d_i counts the instance's annotators and rho is the correlation of their mistakes.
 
-Without gold, rho is found as in indirect inference [2]_. The *moment* m of a fit is the correlation
-of the residuals of two annotators on the same instance (`residual_correlation`). It underestimates
-rho, because the posterior takes shared mistakes for the truth, the more so the fewer annotations
-there are. So tables like the given one are simulated from the fitted model, with rho = 0 and with
-`REFERENCE`, the model is fitted to them, and rho is read off the line through their moments. (The
-moment grows more slowly the larger rho is, so a rho of .15 is read as .2.)
+Without gold, rho is estimated by indirect inference [2]_. The *moment* m of a fit is the
+correlation of the residuals of two annotators on the same instance (`residual_correlation`). It
+underestimates rho, because the posterior takes shared mistakes for the truth, especially with few
+annotations. Therefore tables like the given one are simulated from the fitted model, with rho = 0
+and with `REFERENCE`, and the model is fitted to them. Rho is interpolated linearly between their
+moments. (The moment grows more slowly the larger rho is, so a rho of .15 is estimated as .2.)
 
-Mistakes that nearly everybody makes leave no trace in the annotations. Gold labels show them: if
-some are given, rho is fitted to them (`refine`).
+Annotations cannot show mistakes that nearly everybody makes. Gold labels can: if some are given,
+rho is fitted to them (`refine`).
 
 .. [1] L. Kish. Survey sampling. Wiley, 1965, section 5.4.
 .. [2] C. Gourieroux, A. Monfort and E. Renault. Indirect inference. Journal of Applied Econometrics
@@ -71,7 +71,7 @@ class NumberInterval(Interval):
     """Constraint on a parameter: a number in an interval, and not True or False."""
 
     def is_satisfied_by(self, val: Any) -> bool:
-        """Tell whether a value is allowed."""
+        """Return whether a value is allowed."""
         return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
 
 
@@ -79,45 +79,45 @@ DEPENDENCE = [NumberInterval(Real, 0, 1, closed="both"), StrOptions({"auto"})]
 """Values of the parameter ``dependence``."""
 
 PRIOR_MEAN, PRIOR_SD = 0.25, 0.15
-"""Normal prior on rho: the values that suited the gold labels of real tables best. It matters where
-annotations say little about rho, such as with two or three per instance."""
+"""Normal prior on rho, with the values that fitted the gold labels of real tables best. It matters
+if annotations contain little information about rho, as with two or three per instance."""
 
-UPPER = 0.5
-"""Greatest rho without gold."""
+LARGEST_RHO = 0.5
+"""Largest estimate of rho without gold."""
 
 REFERENCE = 0.3
 """Rho of the simulated tables with dependence."""
 
 N_INSTANCES, N_CELLS = 5_000, 2_000_000
-"""Greatest size of the sample: instances, and annotations x classes."""
+"""Largest sample for the estimate: number of instances, and annotations times classes."""
 
 LEAST_INSTANCES = 10
-"""Instances with several annotations below which nothing is measured."""
+"""Least number of instances with several annotations for an estimate of rho."""
 
 NEGLIGIBLE = 0.05
-"""Greatest rho, as measured, that subtypes are not worth their cost for. Independent annotators of
+"""Estimates of rho up to this value do not justify the cost of subtypes. Independent annotators of
 ten classes reach .04, because their confusion matrices are estimated."""
 
 NEGLIGIBLE_ON_GRADES = 0.1
-"""The same of grades, where independent annotators of 25 to 100 annotations each reach .04 to .08:
-the moment that it is read off responds less to dependence there."""
+"""The same limit for ordered classes. There the moment responds less to dependence, and independent
+annotators with 25 to 100 annotations each reach .04 to .08."""
 
 N_SIMULATED, N_TABLES = 1_000, 3
-"""Instances to simulate in all, and the greatest number of tables for it."""
+"""Total number of simulated instances, and largest number of simulated tables."""
 
 N_PARAMETERS = 5_000_000
-"""Entries of all confusion matrices beyond which rho is not measured."""
+"""Number of entries of all confusion matrices beyond which rho is not estimated."""
 
 EM_STEPS = 3
-"""EM iterations on a simulated table. They start from the parameters it was drawn from, and so come
-close to where EM would end."""
+"""Number of EM iterations on a simulated table. EM starts from the parameters of the simulation, so
+a few iterations come close to convergence."""
 
 
 LIKELY = 1e-4
-"""Probability up to which a class of an instance is left out of the moment."""
+"""Classes of an instance with at most this probability are left out of the moment."""
 
 FEW_CLASSES = 5
-"""Classes up to which it is faster to compute all of them than to choose the likely ones."""
+"""Number of classes up to which computing all is faster than selecting the likely ones."""
 
 
 DEFAULT_EM = ConfusionEM(ConfusionPrior("hierarchical", "auto", 0.7), "estimated", 100, 3e-5)
@@ -133,8 +133,8 @@ class Dependence:
     rho, se : float
         Estimate and its standard error.
     is_plausible : bool
-        Whether mistakes may be correlated: rho as measured is above `NEGLIGIBLE` (of grades,
-        `NEGLIGIBLE_ON_GRADES`) and two standard errors, or says nothing.
+        Whether mistakes may be correlated: the estimate is above `NEGLIGIBLE` (for ordered classes,
+        `NEGLIGIBLE_ON_GRADES`) and above two standard errors, or there is no estimate.
     sample : GoldSample or None
         How the instances with gold were chosen, if there is gold.
     """
@@ -146,22 +146,22 @@ class Dependence:
 
 
 UNKNOWN = Dependence(PRIOR_MEAN, PRIOR_SD, is_plausible=False)
-"""Of tables whose confusion matrices say nothing, and which have no use for subtypes."""
+"""Dependence of tables whose confusion matrices are not identified; subtypes do not help."""
 
 
 def dependence_of(
     setting: float | str, votes: AllVotes, start: Any, known: KnownLabels | None = None
 ) -> Dependence:
-    """Dependence as set, or estimated with the default `DawidSkene` without subtypes.
+    """Return the dependence as given, or estimated with a default `DawidSkene` without subtypes.
 
     Parameters
     ----------
     setting : float or "auto"
     votes : Votes
     start : array of shape (n, C)
-        Posterior that EM starts from.
+        Posterior from which EM starts.
     known : KnownLabels, optional
-        Gold. (That of ``votes`` may only be believed.)
+        The user's gold. (The gold of ``votes`` may include labels that are only assumed.)
     """
     if setting != "auto":
         return Dependence(float(setting), 0.0)
@@ -179,20 +179,20 @@ def estimate(votes: AllVotes, run: ConfusionRun, em: ConfusionEM) -> Dependence:
     rho, se = measure(votes, run, em)
     precision, prior = 1.0 / max(se, 1e-6) ** 2, 1.0 / PRIOR_SD**2
     mean = (precision * rho + prior * PRIOR_MEAN) / (precision + prior)
-    in_range = float(np.clip(mean, 0.0, UPPER))
+    in_range = float(np.clip(mean, 0.0, LARGEST_RHO))
     negligible = NEGLIGIBLE_ON_GRADES if votes.ordered else NEGLIGIBLE
     is_plausible = rho > max(2.0 * se, negligible) or not np.isfinite(se)
     return Dependence(in_range, float((precision + prior) ** -0.5), is_plausible)
 
 
 def measure(votes: AllVotes, run: ConfusionRun, em: ConfusionEM) -> tuple[float, float]:
-    """Estimate rho and its standard error, infinite if the annotations say nothing about it.
+    """Estimate rho and its standard error, which is infinite without any information about rho.
 
     The random numbers are always the same, so that the same table gives the same estimate.
     """
     rng = np.random.RandomState(0)
     if votes.is_weighted and votes.family is None:
-        # Weights make the posterior more or less sure on purpose, which is not to be measured.
+        # Weights change the confidence of the posterior on purpose and must not affect rho.
         votes = votes.unweighted
         run = Fits(em, votes, votes.shards(), votes.starting_shares(), "unweighted").run()
     sample = _sample(votes.answers, rng)
@@ -233,8 +233,8 @@ def refine(
     found : Dependence
     votes : Votes
     log_joint : callable
-        From votes (n instances) to log p(class, annotations), shape (n, C), without the instances'
-        own part in the parameters. (With gold this part is that of the known class.)
+        Takes votes of n instances and returns log p(class, annotations), shape (n, C), with
+        parameters from which each instance is removed (with its known class, if it has gold).
     known : KnownLabels or None
     """
     sample = judged(known, votes, found.rho)
@@ -258,7 +258,7 @@ def refine(
 
 
 def judged(known: KnownLabels | None, votes: AllVotes, rho: float) -> GoldSample | None:
-    """Tell how gold was chosen, by doubts that allow for mistakes that correlate by rho."""
+    """Return how gold was chosen, by a test on doubts that allow for mistakes correlated by rho."""
     if known is None:
         return None
 
@@ -278,12 +278,12 @@ def judged(known: KnownLabels | None, votes: AllVotes, rho: float) -> GoldSample
 
 
 def exponents(votes: Votes, rho: float, others: int = 0) -> FloatArray:
-    """Power of each instance's probabilities, shape (n,).
+    """Return the power of each instance's probabilities, shape (n,).
 
-    Repeated annotations of one annotator together count as one annotator, and so does an annotation
-    with a weight above 1. As they stand several times in the log probability, the power is lower
-    by that factor. Weights below 1 count as parts of an annotator. Abstentions do not count: they
-    hardly tell the classes apart. ``others`` are further witnesses of every instance.
+    Repeated annotations of one annotator count as one annotator, and so does an annotation with a
+    weight above 1; the power is reduced by the factor by which they are repeated. Weights below 1
+    count as fractions of an annotator. Abstentions do not count, because they carry little
+    information about the class. ``others`` is a number of further annotators of every instance.
     """
     answers = votes.answers
     n = by_instance(answers)
@@ -305,15 +305,15 @@ class _Fitted:
     Attributes
     ----------
     parameters : ConfusionParams
-        Of the answers (abstentions left out), without subtypes.
+        Parameters without abstentions and without subtypes.
     rest : EMCounts
         Expected counts of the other instances.
     vote_rest : EMCounts
         Their counts against the vote shares, from which the prior is made.
     strength : float
-        Of the prior.
+        Strength of the prior.
     correction : RareClassCorrection or None
-        Of the prior's centre, by the other instances.
+        Correction of the prior's centre, from the other instances.
     """
 
     parameters: ConfusionParams
@@ -324,7 +324,7 @@ class _Fitted:
 
     @classmethod
     def of(cls, votes: AllVotes, sample: Votes, run: ConfusionRun) -> tuple[_Fitted, FloatArray]:
-        """Return the fit, and the sample's posterior under it."""
+        """Return the fit without the sample's counts, and the sample's posterior."""
         parameters, responses = run.parameters, run.parameters.responses
         if votes.n_responses > votes.n_classes or not isinstance(responses, np.ndarray):
             responses = normalise_rows(responses[:, :, : votes.n_classes])
@@ -344,7 +344,7 @@ class _Fitted:
 
     @cached_property
     def cumulative(self) -> FloatArray:
-        """Cumulative probabilities of the responses but the last, shape (K - 1, R * C)."""
+        """Cumulative probabilities of all responses except the last, shape (K - 1, R * C)."""
         cumulative = self.parameters.responses.transpose(2, 0, 1).cumsum(axis=0)
         return cumulative[:-1].reshape(len(cumulative) - 1, -1)
 
@@ -374,8 +374,8 @@ class _Fitted:
     def draw(self, sample: Votes, rho: float, rng: np.random.RandomState) -> Votes:
         """Draw annotations with the same pattern; those of an instance are correlated by ``rho``.
 
-        Each annotator inverts their own distribution at a random number. With probability
-        sqrt(rho) it is one that the instance's annotators share.
+        Each annotator's answer is the quantile of their own distribution at a random number. With
+        probability sqrt(rho) it is a number that all annotators of the instance share.
         """
         prior = self.parameters.prior.cumsum()
         classes = np.searchsorted(prior, rng.random_sample(sample.n_instances) * prior[-1])
@@ -391,7 +391,7 @@ class _Fitted:
 
 
 def _minus(counts: EMCounts, part: EMCounts) -> EMCounts:
-    """Counts without a part of them; never negative."""
+    """Return the counts minus a part of them; never negative."""
     return EMCounts(
         np.maximum(counts.prior - part.prior, 0.0),
         np.maximum(counts.confusion - part.confusion, 0.0),
@@ -399,7 +399,7 @@ def _minus(counts: EMCounts, part: EMCounts) -> EMCounts:
 
 
 def _sample(votes: AllVotes, rng: np.random.RandomState) -> Votes:
-    """Random instances with several annotations; annotations in the order of the annotators."""
+    """Draw instances with several annotations; these are sorted by annotator."""
     marks = np.empty(votes.n_instances, dtype=bool)
     fill_rows(marks, votes.shards(), _has_several)
     several = np.flatnonzero(marks)
@@ -418,7 +418,7 @@ def _sample(votes: AllVotes, rng: np.random.RandomState) -> Votes:
 
 
 def _order(votes: Votes) -> IntArray:
-    """Order of the annotations by instance, family, annotator and response."""
+    """Return the order of the annotations by instance, family, annotator and response."""
     place = votes.annotator
     if votes.family is not None:
         place = np.argsort(np.argsort(votes.family, kind="stable"))[place]
@@ -431,7 +431,7 @@ def _has_several(shard: Votes) -> AnyArray:
 
 
 def _is_measurable(votes: AllVotes) -> bool:
-    """Whether confusion matrices fit in memory, and rows have an annotation each on average."""
+    """Return whether rho can be estimated: enough annotations, and not too many parameters."""
     if votes.n_annotators * votes.n_classes**2 > N_PARAMETERS:
         return False
     n_rows = int(np.count_nonzero(votes.total(_given))) * votes.n_classes
@@ -448,11 +448,11 @@ def _given(votes: Votes) -> AnyArray:
 def residual_correlation(
     votes: Votes, posterior: FloatArray, responses: FloatArray
 ) -> tuple[float, float]:
-    """Correlation of the residuals of two annotators on the same instance, and its variance.
+    """Return the correlation of two annotators' residuals on the same instance, and its variance.
 
-    With e_r the one-hot response of annotator r minus its probabilities in class c, s_r their
-    standard deviations, and sums over pairs of annotators of an instance i (of different families,
-    whose members' weights allow for what they share),
+    Let e_r be the one-hot response of annotator r minus its probabilities in class c, and s_r their
+    standard deviations. With sums over pairs of annotators of an instance i (from different
+    families, because weights already allow for the mistakes within one),
 
         m = sum_ic q_ic sum_rs e_r . e_s  /  sum_ic q_ic sum_rs s_r . s_s.
 
@@ -461,7 +461,8 @@ def residual_correlation(
     Parameters
     ----------
     votes : Votes
-        Without abstentions; an instance's annotations are sorted by family and annotator.
+        Votes without abstentions; the annotations of an instance are sorted by family and
+        annotator.
     posterior : array of shape (n, C)
     responses : array of shape (R, C, C)
         Indexed [annotator, true, given].
@@ -479,14 +480,14 @@ def residual_correlation(
     q = np.where(likely, posterior, 0.0)
     product, scale = (np.einsum("ic,ic->i", q, values) for values in pairs)
     total = float(scale.sum())
-    if total < 1e-9:  # Nobody can err.
+    if total < 1e-9:  # The model excludes mistakes.
         return 0.0, np.inf
     value = float(product.sum()) / total
     return value, float(((product - value * scale) ** 2).sum()) / total**2
 
 
 def _first_of_families(votes: Votes) -> IntArray:
-    """Index of the first annotation of each family in each instance, and the number of all."""
+    """Return where each family's annotations in an instance begin, and the number of all."""
     family = votes.annotator if votes.family is None else votes.family[votes.annotator]
     instance = votes.instance
     is_new = (family[1:] != family[:-1]) | (instance[1:] != instance[:-1])
@@ -494,11 +495,11 @@ def _first_of_families(votes: Votes) -> IntArray:
 
 
 def _pairs(votes: Votes, likely: BoolArray, responses: FloatArray) -> FloatArray:
-    """Sums of e_r . e_s and of s_r . s_s over all pairs of an instance's annotations, (2, n, C).
+    """Return the sums of e_r . e_s and s_r . s_s over pairs in an instance, shape (2, n, C).
 
-    A sum over pairs is the square of the sum, without the squares themselves: those of an
-    annotation are |e|^2 = 1 - 2 p(response) + |p|^2 and |s|^2 = 1 - |p|^2. Of few classes, all are
-    computed; of many, those that are ``likely`` (n, C), and the others are 0.
+    A sum over pairs is the square of the sum minus the squares of the terms, which are |e|^2 =
+    1 - 2 p(response) + |p|^2 and |s|^2 = 1 - |p|^2 for an annotation. With many classes, only
+    the ``likely`` ones (n, C) are computed, and the others are 0.
     """
     r, c, k = responses.shape
     if c <= FEW_CLASSES:
@@ -512,7 +513,7 @@ def _pairs(votes: Votes, likely: BoolArray, responses: FloatArray) -> FloatArray
 
 
 def _pairs_of_all(votes: Votes, responses: FloatArray) -> FloatArray:
-    """Sums over pairs in each class: one product of all classes for the sums, one for squares."""
+    """Return the sums over pairs in all classes, by two matrix products for all at once."""
     r, c, k = responses.shape
     vectors = np.empty((r, 2, c, k))
     vectors[:, 0] = responses
@@ -529,13 +530,13 @@ def _pairs_of_all(votes: Votes, responses: FloatArray) -> FloatArray:
 
 
 def _squares(vectors: FloatArray) -> FloatArray:
-    """Squared lengths along the last axis."""
+    """Return the squared lengths along the last axis."""
     *shape, k = vectors.shape
     return (np.square(vectors).reshape(-1, k) @ np.ones(k)).reshape(shape)
 
 
 def _pairs_of_one(votes: Votes, row: IntArray, p: FloatArray) -> FloatArray:
-    """Sums over pairs, (2, n), if an annotation's probabilities are the row ``row`` of ``p``."""
+    """Return the sums over pairs, (2, n), for annotations whose probabilities are ``p[row]``."""
     given = _rows(votes, row, len(p))
     residual = weighted_votes(votes) - given @ p
     spread = given @ np.sqrt(p * (1.0 - p))
@@ -555,6 +556,6 @@ def _pairs_of_one(votes: Votes, row: IntArray, p: FloatArray) -> FloatArray:
 
 
 def _rows(votes: Votes, row: IntArray, n_rows: int) -> Any:
-    """Matrix that sums the rows of an instance's annotations in a table, times their weights."""
+    """Return a sparse matrix that sums weighted rows of a table over an instance's annotations."""
     weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
     return csr_array((weight, row, votes.start), shape=(votes.n_instances, n_rows))

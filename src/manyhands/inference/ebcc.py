@@ -46,7 +46,7 @@ from manyhands.records import record
 from manyhands.typing import FloatArray
 
 LARGEST_CONFUSIONS = 200_000_000
-"""Maximal number of entries of all confusion matrices; about six arrays of that size are held."""
+"""Largest number of entries of all confusion matrices; a fit holds about six such arrays."""
 
 Split: TypeAlias = Callable[[Votes, FloatArray], FloatArray]
 
@@ -54,7 +54,7 @@ Split: TypeAlias = Callable[[Votes, FloatArray], FloatArray]
 @record("Dirichlets")
 @dataclass(frozen=True, eq=False)
 class Dirichlets:
-    """Parameters of the Dirichlets over the model's probabilities, or expected log probabilities.
+    """Parameters of the Dirichlet distributions of the model, or expected log probabilities.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Dirichlets:
     confusion: FloatArray
 
     def updated(self, counts: EMCounts) -> Dirichlets:
-        """Posterior from this prior and expected counts."""
+        """Return the posterior from this prior and expected counts."""
         sizes = counts.prior.reshape(self.subtypes.shape)
         return Dirichlets(
             self.classes + sizes.sum(axis=1),
@@ -89,11 +89,11 @@ class Dirichlets:
 
     @property
     def state_prior(self) -> FloatArray:
-        """For expected logs: the expected log probability of each class and subtype, (C * M,)."""
+        """Expected log probability of each class and subtype, (C * M,); only for expected logs."""
         return (self.classes[:, None] + self.subtypes).ravel()
 
     def divergence(self, prior: Dirichlets, logs: Dirichlets) -> float:
-        """KL divergence from ``prior``, summed over all rows; ``logs`` are the `expected_logs`."""
+        """Return the KL divergence from ``prior``, summed over rows; ``logs``: `expected_logs`."""
         return (
             dirichlet_divergence(self.classes, prior.classes, logs.classes)
             + dirichlet_divergence(self.subtypes, prior.subtypes, logs.subtypes)
@@ -123,7 +123,7 @@ class EBCCModel(EMModel[Dirichlets, EMCounts]):
         Raises
         ------
         AnnotationError
-            If the confusion matrices would not fit into memory.
+            If the confusion matrices would not fit in memory.
         """
         n_subtypes, strength = settings.n_subtypes, settings.class_strength
         _check_size(votes, n_subtypes)
@@ -142,11 +142,11 @@ class EBCCModel(EMModel[Dirichlets, EMCounts]):
 
     @staticmethod
     def expect(shard: Votes, log_states: FloatArray, log_confusion: FloatArray) -> EMCounts:
-        """E-step on a shard (`manyhands.inference.confusions.expect_and_count`)."""
+        """Run the E-step on a shard (`manyhands.inference.confusions.expect_and_count`)."""
         return expect_and_count(shard, log_states, log_confusion)
 
     def maximise(self, counts: EMCounts, parameters: Dirichlets | None = None) -> Dirichlets:
-        """Prior plus expected counts."""
+        """Return the prior plus the expected counts."""
         return self.prior.updated(counts)
 
     def objective(self, counts: EMCounts, parameters: Dirichlets) -> float:
@@ -162,7 +162,7 @@ class EBCCModel(EMModel[Dirichlets, EMCounts]):
         prior: FloatArray,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `EMModel.posterior`; ``prior`` (C,) are the expected class proportions."""
+        """See `EMModel.posterior`; ``prior`` (C,) holds the expected class proportions."""
         joint = log_likelihoods(shard, log_confusion) + log_states
         states, _ = normalise_joint(shard, joint, exponent)
         posterior = states.reshape(len(states), shard.n_classes, -1).sum(axis=2)
@@ -171,7 +171,7 @@ class EBCCModel(EMModel[Dirichlets, EMCounts]):
 
 
 def _check_size(votes: Votes, n_subtypes: int) -> None:
-    """Refuse tables whose confusion matrices would not fit into memory."""
+    """Raise an error if the confusion matrices would not fit in memory."""
     n = votes.n_annotators * votes.n_classes * votes.n_responses * n_subtypes
     if n > LARGEST_CONFUSIONS:
         raise AnnotationError(
@@ -185,9 +185,9 @@ def _check_size(votes: Votes, n_subtypes: int) -> None:
 
 
 def annotator_codes(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Two numbers in [-1, 1] per annotator, computed from its agreement with all, shape (2, R).
+    """Return two numbers in [-1, 1] per annotator that act as a hash of their agreement, (2, R).
 
-    They act as a hash: annotators who differ a little have unrelated numbers.
+    Annotators who differ only a little get unrelated numbers.
     """
     agreement = by_annotator(votes, probability_correct(votes, posterior))
     return np.stack([np.sin(agreement), np.cos(agreement)])
@@ -204,8 +204,8 @@ def random_split(
     """Split each instance's mass in each class among the subtypes at random, shape (n, C * M).
 
     The shares are uniform over the simplex (exponentials divided by their sum). The random numbers
-    come from a wave so fast that any other combination of votes is elsewhere on it. Instances with
-    the same votes get the same shares, as they would after the first E-step anyway.
+    are values of a wave of such high frequency that different votes give unrelated values.
+    Instances with the same votes get the same shares, as they would after the first E-step anyway.
     """
     votes = votes.answers
     class_code, annotator_code = codes[:, votes.annotator]
@@ -217,12 +217,12 @@ def random_split(
 
 
 class EBCC(EMAggregator):
-    """Infer true classes when annotators make the same mistakes: each class has subtypes.
+    """Infer true classes with subtypes of each class, for annotators who make the same mistakes.
 
     This is the model of `IBCC`, but each class is a mixture of subtypes (clear eights, and eights
     that look like a three), and an annotator has one confusion row per subtype. Annotators are
-    independent given the subtype, not given the class. Annotators who err alike on the same kind
-    of instance therefore count for less than as many independent ones.
+    independent given the subtype, not given the class. Annotators who make the same mistakes on the
+    same kind of instance therefore count less than as many independent ones.
 
     Parameters
     ----------
@@ -235,9 +235,9 @@ class EBCC(EMAggregator):
         Maximal number of subtypes per class; those not needed stay empty. With 1 the model is
         IBCC's.
     n_restarts : int, default=10
-        Random starts; the one that reaches the largest lower bound is kept. If that one is upside
-        down (it trusts those with whom the others disagree), the best of the others is kept if its
-        bound is at most 0.1 nats per annotation lower.
+        Number of random starts; the one with the largest lower bound is kept. If that one has
+        swapped classes (it trusts annotators with whom the others disagree), the best of the others
+        is kept if its bound is at most 0.1 nats per annotation lower.
     subtype_strength : float, default=0.1
         Pseudo-instances of the prior, divided among the subtypes of a class. A value far below
         ``n_subtypes`` favours few subtypes.
@@ -269,8 +269,8 @@ class EBCC(EMAggregator):
     log_likelihood_ : array of shape (n_iter_,)
         Evidence lower bound of the kept restart after each E-step; it never decreases.
     restart_bounds_ : array of shape (n_restarts,)
-        Lower bound that each restart reached. If only one reached the best, more restarts may find
-        a better one.
+        Lower bound that each restart reached. If only one reached the best value, more restarts may
+        find a better one.
 
     Notes
     -----
@@ -339,8 +339,9 @@ class EBCC(EMAggregator):
         self.random_state = random_state
 
     def _shards(self, votes: AllVotes) -> Iterable[Votes]:
-        # A row is n_subtypes times as long as in other methods but must still fit into the cache.
-        least = 4 * votes.n_annotators * votes.n_responses  # Keeps adding up the counts cheap.
+        # A row is n_subtypes times as long as in other methods but must still fit in the cache, and
+        # adding up the counts must stay cheap.
+        least = 4 * votes.n_annotators * votes.n_responses
         return votes.shards(max(SHARD // self.n_subtypes, least))
 
     def _runs(
@@ -387,7 +388,7 @@ class EBCC(EMAggregator):
         return normalise_rows(self._subtype_responses()[..., : len(self.class_prior_)])
 
     def _subtype_responses(self) -> FloatArray:
-        """Expected probability of each response, shape (R, C, M, K)."""
+        """Return the expected probability of each response, shape (R, C, M, K)."""
         alpha = self._dirichlets.confusion
         shape = (len(alpha), *self.subtype_weight_.shape, alpha.shape[2])
         return normalise_rows(alpha).reshape(shape)

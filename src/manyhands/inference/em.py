@@ -1,10 +1,10 @@
-"""Expectation maximisation: the one loop of all methods that iterate, and the choice among runs.
+"""Expectation maximisation: the loop of all iterative methods, and the choice among several runs.
 
-A method is an `EMModel` of one fit: frozen, made from the votes, with parameters to start from
-(``start``), an E-step (``expect``), an M-step (``maximise``), an objective, and the posterior of a
-shard (``posterior``). `run_em` alternates the steps and owns the rest: when to stop, over-relaxed
-steps [1]_, the history of the objective, and checkpoints. Of several runs, `best_run` keeps one.
-`EMAggregator` makes an aggregator of a model.
+A method is a frozen `EMModel`, made from the votes of one fit, with starting values
+(`EMModel.start`), an E-step (`EMModel.expect`), an M-step (`EMModel.maximise`), an objective, and
+the posterior of a shard (`EMModel.posterior`). `run_em` alternates the steps. It is responsible for
+the stopping rule, over-relaxed steps [1]_, the history of the objective, and checkpoints.
+`best_run` keeps one of several runs. `EMAggregator` makes an aggregator from a model.
 
 .. [1] R. Salakhutdinov and S. Roweis. Adaptive overrelaxed bound optimization methods. ICML 2003.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from manyhands.inference.checkpoints import FolderCheckpoint
-from manyhands.inference.probability import by_response, has_settled
+from manyhands.inference.probability import by_response, has_converged
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
@@ -35,23 +35,24 @@ from manyhands.inference.votes import (
 from manyhands.typing import FloatArray
 
 STEP_GROWTH, GREATEST_STEP = 1.3, 10.0
-"""Factor by which an over-relaxed step grows as long as the objective rises, and its limit."""
+"""Factor by which an over-relaxed step grows while the objective rises, and its upper limit."""
 
-CLOSE = 0.1
-"""Nats per annotation within which bounds are close (`best_run` says why)."""
+CLOSE_BOUNDS = 0.1
+"""Lower bounds count as close if they differ by at most so many nats per annotation; `best_run`
+explains the value."""
 
 P = TypeVar("P")
 """Parameters of a model: a frozen dataclass, whose fields a checkpoint saves."""
 
 C = TypeVar("C")
-"""Expected counts under them."""
+"""Expected counts under the parameters."""
 
 
 class EMModel(ABC, Generic[P, C]):
-    """A method on the votes of one fit, as functions of its parameters and of expected counts.
+    """Base class of methods: functions of parameters and expected counts, on the votes of one fit.
 
-    What runs on a shard is a static method that gets plain arrays, as a worker of a cluster may
-    run it. Those are the ``sent`` of the parameters: what the E-step reads of them.
+    Functions on a shard are static methods that take plain arrays, because a worker of a cluster
+    may run them. The arrays that the E-step needs are the attribute ``sent`` of the parameters.
     """
 
     shards: Iterable[Votes]
@@ -61,61 +62,64 @@ class EMModel(ABC, Generic[P, C]):
     """Dataclass of the parameters."""
 
     over_relaxes = False
-    """Whether steps go further than the M-step, as long as the objective rises (`beyond`)."""
+    """Whether steps are longer than the M-step's while the objective rises (`beyond`)."""
 
     @classmethod
     def of(cls, settings: Any, votes: Any, shards: Iterable[Votes]) -> Self:
         """Make the model for the votes of a fit; ``settings`` is the aggregator."""
-        raise NotImplementedError  # Of a model that its aggregator makes otherwise.
+        raise NotImplementedError  # Some aggregators make their model in another way.
 
     @abstractmethod
     def start(self, posterior: Any) -> P:
-        """Parameters to start from, by a posterior (n, C), or a function from a shard to it."""
+        """Return the parameters to start from, given a posterior (n, C).
+
+        The posterior may be a function from a shard to its rows.
+        """
 
     @staticmethod
     def expect(shard: Votes, *given: Any, **options: Any) -> Any:
-        """E-step: expected counts of a shard, which add up."""
-        raise NotImplementedError  # Of a model whose `expected` is another sum.
+        """Return the expected counts of a shard (E-step); counts of shards can be added."""
+        raise NotImplementedError  # Some models override `expected` instead.
 
     def expected(self, parameters: P) -> C:
-        """Expected counts under the parameters, summed over all shards."""
+        """Return the expected counts under the parameters, summed over all shards."""
         sent = parameters.sent  # type: ignore[attr-defined]
         counts: C = sum_over_shards(self.expect, self.shards, *sent)
         return counts
 
     @abstractmethod
     def maximise(self, counts: C, parameters: P) -> P:
-        """M-step: parameters that fit the counts, which were expected under ``parameters``.
+        """Return the parameters that maximise the objective given the counts (M-step).
 
-        Where it needs no more than the counts, ``parameters`` are optional: a start has none.
+        ``parameters`` are those of the E-step. They are optional if only the counts are needed.
         """
 
     @abstractmethod
     def objective(self, counts: C, parameters: P) -> float:
-        """What an iteration raises: log likelihood plus log prior, or a bound on the evidence."""
+        """Return the objective: log likelihood plus log prior, or a bound on the evidence."""
 
     def beyond(self, here: P, proposal: P, step: float) -> P:
-        """Go ``step`` times as far as from here to the proposal, in log parameters [1]_."""
+        """Return the over-relaxed parameters: ``step`` times the M-step, in log parameters [1]_."""
         raise NotImplementedError
 
     @staticmethod
     @abstractmethod
     def posterior(shard: Votes, *given: Any, **options: Any) -> FloatArray:
-        """Posterior of a shard, (n, C).
+        """Return the posterior of a shard, (n, C).
 
-        With ``exponent`` (n,), which may be None, probabilities are raised to these powers. Gold is
-        1; an instance without annotations gets the class prior.
+        Probabilities are raised to the powers ``exponent`` (n,) unless it is None. The probability
+        of gold is 1; an instance without annotations gets the class prior.
         """
 
     def restored(self, saved: dict[str, Any]) -> P:
-        """Parameters as they were before a checkpoint saved their fields."""
+        """Return the parameters from the fields that a checkpoint saved."""
         values = {field.name: saved[field.name] for field in fields(self.parameters)}
         found: P = self.parameters(**{name: _as_it_lay(value) for name, value in values.items()})
         return found
 
 
 def _as_it_lay(value: Any) -> Any:
-    """A number, or an array in memory as it was before it was saved."""
+    """Return a saved value as it was: a number, or an array with its memory order."""
     if not value.shape:
         return value[()]
     return by_response(value) if len(value.shape) == 3 else value
@@ -128,9 +132,9 @@ class EMResult(Generic[P, C]):
     Attributes
     ----------
     parameters
-        Of the last iteration.
+        Parameters of the last iteration.
     counts
-        Expected under them.
+        Expected counts under these parameters.
     history : list of float
         Objective after each iteration.
     """
@@ -141,7 +145,7 @@ class EMResult(Generic[P, C]):
 
     @property
     def slim(self) -> EMResult[P, Any]:
-        """The result without counts, and without what its parameters have cached, to be kept."""
+        """The result without counts and without cached values of its parameters, to save memory."""
         parameters: Any = self.parameters
         return EMResult(replace(parameters), None, self.history)
 
@@ -162,17 +166,17 @@ def run_em(
     ----------
     model : EMModel
     first : callable
-        Makes the parameters to start from, unless the checkpoint has others.
+        Makes the parameters to start from; not called if the checkpoint has parameters.
     max_iter : int
         Number of E-steps.
     enough : float
         Stop when an iteration raises the objective by less.
     checkpoint : FolderCheckpoint, optional
-        Where the parameters of every iteration are saved.
+        Checkpoint for the parameters of every iteration.
     stage : str
-        Name of this run there.
+        Name of this run in the checkpoint.
     suffices : callable, optional
-        Whether a result is enough as it is, before ``enough`` says so.
+        Returns whether a result is good enough to stop earlier.
 
     Returns
     -------
@@ -184,10 +188,11 @@ def run_em(
         counts = model.expected(parameters)
         history = [model.objective(counts, parameters)]
     else:
-        # To count again gives the bits of the run that was killed: shards are added in one order.
+        # Counting again gives the bits of the killed run, because shards are added in a fixed
+        # order.
         parameters, step = model.restored(saved), float(saved["step"])
         counts, history = model.expected(parameters), saved["history"].tolist()
-    while len(history) < max_iter and not has_settled(history, enough):
+    while len(history) < max_iter and not has_converged(history, enough):
         if suffices is not None and suffices(EMResult(parameters, counts, history)):
             break
         trial = proposal = model.maximise(counts, parameters)
@@ -197,7 +202,7 @@ def run_em(
         counts = model.expected(trial)
         objective = model.objective(counts, trial)
         if step > 1 and objective < history[-1]:
-            step, trial = 1.0, proposal  # EM's own step, from the same place.
+            step, trial = 1.0, proposal  # Repeat with EM's own step from the same parameters.
             counts = model.expected(trial)
             objective = model.objective(counts, trial)
         parameters = trial
@@ -209,7 +214,7 @@ def run_em(
     return EMResult(parameters, counts, history)
 
 
-# -- which of several runs to keep ----------------------------------------------------------------
+# -- choice among several runs --------------------------------------------------------------------
 
 
 class ScoredRun(Protocol):
@@ -230,36 +235,42 @@ def best_run(
     *,
     margin: float = 0.0,
 ) -> R:
-    """Keep the run with the best bound, unless it is upside down and one that is close is not.
+    """Return the run with the best bound, or a close one if the best has swapped the classes.
 
-    The likelihood of confusion matrices is the same if classes swap their names, so a crowd with
-    adversaries has two maxima: in one the adversaries are wrong, in the other everybody else is.
-    What tells their bounds apart is the prior, or (in MACE, which knows spammers but no
-    adversaries) that one group is more consistent than the other. Neither is evidence about the
-    names of the classes. As in `KOS`, the votes decide those: a run is upside down if the
-    annotators it trusts are not those with whom the others agree, that is, if the product of
-    `agreement_with_posterior` and `agreement_with_others` is negative. (KOS corrects agreement for
-    uniform chance only. Here it is corrected for the classes that an annotator gives, because
-    spammers who all give the same class would otherwise vouch for each other.)
+    The likelihood of confusion matrices does not change if classes swap their names (label
+    switching). A crowd with adversaries therefore has two maxima: in one the adversaries are wrong,
+    in the other everybody else is. Their bounds differ only by the prior, or (in MACE, which models
+    spammers but no adversaries) because one group is more consistent than the other. Neither is
+    evidence about the names of the classes. As in `KOS`, the votes decide: a run has swapped
+    classes if the annotators it trusts are not those with whom the others agree, that is, if the
+    product of `agreement_with_posterior` and `agreement_with_others` is negative. (KOS corrects
+    agreement for uniform chance only. Here it is corrected for the classes that an annotator gives,
+    because otherwise spammers who all give the same class would support each other.)
 
-    Bounds are close if they differ by at most `CLOSE` = 0.1 nats per annotation, which makes an
-    annotation 10 % less probable (geometric mean). The unit is the annotation because the gap grows
-    with the table. Where three of seven annotators are adversaries (accuracy .05; the others .85 or
-    .9; two classes, 100 to 500 instances), it is up to 0.02 in EBCC and up to 0.08 in MACE. On the
-    real tables of the aggregation page restarts differ by up to 0.06, but none is upside down. A
-    larger gap is not about names: the run below has missed much of what annotators have in common.
+    Bounds are close if they differ by at most `CLOSE_BOUNDS` = 0.1 nats per annotation, which makes
+    an annotation 10 % less probable (geometric mean). The unit is the annotation because the gap
+    grows with the table. If three of seven annotators are adversaries (accuracy .05; the others .85
+    or .9; two classes, 100 to 500 instances), it is up to 0.02 in EBCC and up to 0.08 in MACE. On
+    the real tables of the aggregation page restarts differ by up to 0.06, but none has swapped
+    classes. A larger gap has other reasons than label switching: the run with the lower bound has
+    missed much of what annotators have in common.
 
     Parameters
     ----------
     runs : iterable of ScoredRun
-        At most three are held at a time.
+        At most three are in memory at a time.
     posterior : callable
-        From a run to its posterior, shape (n, C), or to a function from a shard to its rows.
+        Takes a run and returns its posterior, shape (n, C), or a function from a shard to its rows.
     votes : Votes
     margin : float
         Nats per annotation by which a run must be better than an earlier one to replace it.
+
+    Raises
+    ------
+    ValueError
+        If there is no run.
     """
-    enough, close = margin * votes.total_weight, CLOSE * votes.total_weight
+    enough, close = margin * votes.total_weight, CLOSE_BOUNDS * votes.total_weight
     agreement = agreement_with_others(votes)
     best = upright = None
     for run in runs:
@@ -267,7 +278,7 @@ def best_run(
             best = run
         if upright is None or run.history[-1] > upright.history[-1] + enough:
             trust = agreement_with_posterior(votes, posterior(run))
-            # Rounding errors must not decide where annotators neither agree nor disagree.
+            # Rounding errors must not decide if annotators neither agree nor disagree.
             if trust @ agreement >= -1e-9 * (np.abs(trust) @ np.abs(agreement)):
                 upright = run
     if best is None:
@@ -278,7 +289,7 @@ def best_run(
 
 
 def agreement_with_posterior(votes: AllVotes, posterior: Any) -> FloatArray:
-    """Expected correct annotations of each annotator beyond chance, shape (R,)."""
+    """Return the expected correct annotations of each annotator beyond chance, shape (R,)."""
     return _beyond_chance(votes.answers.total(_correct, rows=(posterior,)))
 
 
@@ -288,7 +299,7 @@ def _correct(votes: Votes, posterior: FloatArray) -> FloatArray:
 
 
 def agreement_with_others(votes: AllVotes) -> FloatArray:
-    """How many votes of others (or gold) agree with each annotator's, beyond chance, shape (R,)."""
+    """Return the votes of others (or gold) that agree with each annotator's beyond chance, (R,)."""
     return _beyond_chance(votes.answers.total(_agreeing))
 
 
@@ -307,7 +318,7 @@ def _agreeing(votes: Votes) -> FloatArray:
 
 
 def _figures(hits: FloatArray, seen: FloatArray, votes: Votes) -> FloatArray:
-    """What `_beyond_chance` needs of each annotator, shape (R, 1 + 2 C), which adds up."""
+    """Return the sums of each annotator for `_beyond_chance`, shape (R, 1 + 2 C)."""
     return np.column_stack([hits, seen, by_annotator_and_class(votes)])
 
 

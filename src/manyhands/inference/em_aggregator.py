@@ -1,4 +1,4 @@
-"""Base class of the methods that iterate: an aggregator made of a `EMModel` and its parameters."""
+"""Base class of iterative methods: an aggregator made from a `EMModel` and its parameters."""
 
 from __future__ import annotations
 
@@ -22,32 +22,31 @@ _LOG = logging.getLogger("manyhands")
 class EMAggregator(BaseAggregator):
     """Base class of methods whose parameters `run_em` fits.
 
-    A subclass names its `EMModel` and says which fitted attributes hold the parameters:
-    `_set_fitted` sets them, and `_sent` reads what `EMModel.posterior` needs of them, in a fit, for
-    new instances, and in an aggregator that was saved. The rest is here: the correlation of
-    mistakes (where the method has the parameter ``dependence``), the loop, its history,
-    checkpoints, and the posterior.
+    A subclass names its `EMModel` and its fitted attributes: `_set_fitted` sets them from the
+    parameters, and `_sent` returns those that `EMModel.posterior` needs, during a fit, for new
+    instances, and after loading. The rest is implemented here: the correlation of mistakes (if the
+    method has the parameter ``dependence``), the loop, its history, checkpoints, and the posterior.
     """
 
     max_iter: int
     tol: float
 
     model: ClassVar[type[EMModel[Any, Any]]]
-    """What is fitted; ``model.of(self, votes, shards)`` makes it for the votes of a fit."""
+    """The class of the model; ``model.of(self, votes, shards)`` makes it for the votes of a fit."""
 
     @abstractmethod
     def _set_fitted(self, parameters: Any, votes: AllVotes) -> None:
-        """Set the fitted attributes of the parameters, ``class_prior_`` among them."""
+        """Set the fitted attributes from the parameters, including ``class_prior_``."""
 
     @property
     @abstractmethod
     def _sent(self) -> tuple[Any, ...]:
-        """What `EMModel.posterior` needs, from the fitted attributes."""
+        """Arguments of `EMModel.posterior`, from the fitted attributes."""
 
     def _runs(
         self, model: Any, votes: AllVotes, start: Any, rng: np.random.RandomState
     ) -> EMResult[Any, Any]:
-        """Fit the model: by one run from the posterior ``start``, unless the method tries more."""
+        """Fit the model by one run from the posterior ``start``; some methods try several runs."""
         return self._run(model, votes, lambda: model.start(start))
 
     def _shards(self, votes: AllVotes) -> Iterable[Votes]:
@@ -74,7 +73,7 @@ class EMAggregator(BaseAggregator):
         first: Callable[[], Any],
         stage: str = "iterations",
     ) -> EMResult[Any, Any]:
-        """`run_em` with the method's ``max_iter`` and ``tol``; ``stage`` names the run."""
+        """Call `run_em` with the method's ``max_iter`` and ``tol``; ``stage`` names the run."""
         return run_em(
             model,
             first,
@@ -89,14 +88,14 @@ class EMAggregator(BaseAggregator):
         self._set_dependence(dependence_of(self.dependence, votes, start, self._known_labels()))
 
     def _set_dependence(self, found: Dependence) -> None:
-        """Set the attributes, and tell of gold that says nothing of the rest."""
+        """Set the attributes, and the note on gold that is no random sample."""
         self.dependence_, self.dependence_se_ = found.rho, found.se
         sample = found.sample
         self.gold_sample_ = None if sample is None else sample.kind
         self.gold_p_value_ = None if sample is None else sample.p_value
         self.gold_note_ = None
         if sample is not None and sample.kind == "chosen":
-            self.gold_note_ = sample.told()
+            self.gold_note_ = sample.note()
             _LOG.info("%s", self.gold_note_)
 
     @property
@@ -114,19 +113,22 @@ class EMAggregator(BaseAggregator):
     def _fill(
         self, out: FloatArray, shards: Iterable[Votes], rows: tuple[Any, ...] = ()
     ) -> FloatArray:
-        """Write the posterior into ``out``; ``rows`` are arrays that have a row per instance."""
+        """Write the posterior into ``out``; ``rows`` are arrays with a row per instance."""
         fill_rows(out, shards, ReadOut(self.model.posterior, self._rho), *self._sent, rows=rows)
         return out
 
 
 @dataclass(frozen=True)
 class ReadOut:
-    """Posterior of a shard, (n, C), if mistakes are correlated by rho; None: independent ones."""
+    """Function that returns the posterior of a shard, (n, C), if mistakes are correlated by rho.
+
+    With rho None, mistakes are independent.
+    """
 
     posterior: Callable[..., FloatArray]
     rho: float | None
 
     def __call__(self, shard: Votes, *given: Any) -> FloatArray:
-        """Read out a shard; ``given`` is what `EMModel.posterior` needs."""
+        """Return the posterior of a shard; ``given`` are the arguments of `EMModel.posterior`."""
         exponent = None if self.rho is None else exponents(shard, self.rho)
         return self.posterior(shard, *given, exponent=exponent)

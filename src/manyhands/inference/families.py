@@ -1,13 +1,13 @@
-"""Families of annotators: weights that keep shared mistakes from counting as independent ones.
+"""Weights of families of annotators, so that shared mistakes do not count as independent ones.
 
-Members of a family make the same mistakes, so n of them say little more than one. Their
-annotations of an instance get the weight
+Members of a family make the same mistakes, so n of them carry little more information than one.
+Their annotations of an instance get the weight
 
     w = 1 / (1 + (n - 1) rho)
 
-which is Kish's design effect [1]_: n annotations whose mistakes correlate by rho count as much as
-n w independent ones. Every method reads the weights in all its steps, so an objective that EM
-raises stays one: the likelihood with every annotation to the power of its weight.
+from Kish's design effect [1]_: n annotations whose mistakes are correlated by rho count as much as
+n w independent ones. Every method uses the weights in all its steps, so EM still has an objective:
+the likelihood with every annotation raised to the power of its weight.
 
 .. [1] L. Kish. Survey Sampling. Wiley, 1965, section 5.4.
 """
@@ -22,21 +22,21 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 
 def family_weights(table: AnnotationTable, rho: float | None = None) -> FloatArray:
-    """Weight of each annotation from the families that the table declares, shape (m,).
+    """Return the weight of each annotation from the families that the table declares, shape (m,).
 
     Parameters
     ----------
     table : AnnotationTable
-        With m annotations, and families (`AnnotationTable.with_groups`).
+        A table of m annotations with families (`AnnotationTable.with_groups`).
     rho : float in [0, 1], optional
         Correlation of mistakes within a family; default: ``table.group_rho``.
 
     Returns
     -------
     array of shape (n_annotations,)
-        In (0, 1]; 1 for annotators who stand alone. Multiply with ``table.weight``. Members count
-        who annotated the instance with a positive weight. Abstentions do not count; where a
-        method models them, they are weighted by the number of members who abstained.
+        In (0, 1]; 1 for annotators without a family. Multiply them with ``table.weight``. n is the
+        number of members who annotated the instance with a positive weight. Abstentions do not
+        count; if a method models them, they are weighted by the number of members who abstained.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def family_weights(table: AnnotationTable, rho: float | None = None) -> FloatArr
 
 
 def abstention_weights(table: AnnotationTable) -> FloatArray:
-    """Weight of each abstention, which counts members who abstained, shape (n_abstentions,)."""
+    """Return the weight of each abstention, by the members who abstained, (n_abstentions,)."""
     pairs = table.abstentions
     if table.groups is None:
         return np.ones(len(pairs))
@@ -72,7 +72,7 @@ def abstention_weights(table: AnnotationTable) -> FloatArray:
 
 
 def family_codes(groups: AnyArray) -> IntArray:
-    """Code of each annotator's family, shape (R,); those who stand alone have one of their own."""
+    """Return the code of each annotator's family, (R,); without one, a code of their own."""
     names, codes = np.unique(groups, return_inverse=True)
     alone = groups == ALONE
     codes[alone] = len(names) + np.arange(alone.sum())
@@ -82,7 +82,7 @@ def family_codes(groups: AnyArray) -> IntArray:
 def member_weights(
     instance: IntArray, annotator: IntArray, family: IntArray, rho: float
 ) -> FloatArray:
-    """Weights of m annotations; a member's repeated annotations of an instance count as one."""
+    """Return the weights of m annotations; repeated annotations by one member count as one."""
     weights = np.ones(len(instance))
     rows = np.flatnonzero(np.bincount(family)[family][annotator] > 1)
     if not len(rows):

@@ -28,7 +28,7 @@ from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.em import EMModel
 from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
-from manyhands.inference.probability import has_settled, log_prior, normalise_rows
+from manyhands.inference.probability import has_converged, log_prior, normalise_rows
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
@@ -49,7 +49,7 @@ SHARD = 25_000
 """Annotations per shard; with so few, the M-step's arrays stay in the processor's cache."""
 
 LOG_BETA_MAX = 30.0
-"""Upper limit of log beta in exp(log beta), which keeps a long trial step from overflowing."""
+"""Upper limit of log beta in exp(log beta), so that long trial steps do not overflow."""
 
 FIRST_M_STEP, M_STEP = 10, 3
 """L-BFGS iterations of the first M-step, which starts from equal parameters, and of the others,
@@ -74,16 +74,16 @@ class GLADParams:
 
 @dataclass(frozen=True)
 class GLADCounts:
-    """What the E-step finds.
+    """Results of the E-step.
 
     Attributes
     ----------
-    p_correct : array of shape (n_annotations,), or what a cluster makes it of
+    p_correct : array of shape (n_annotations,), or the values from which a cluster computes it
         Probability that each annotation is correct.
     classes : array of shape (C,)
         Shares of the classes.
     log_likelihood : float
-        Penalised by the priors of the parameters.
+        Log likelihood plus the log prior of the parameters.
     """
 
     p_correct: Any
@@ -99,7 +99,7 @@ class GLADModel(EMModel[GLADParams, GLADCounts]):
     ----------
     steps : Steps
     begin : GLADParams
-        Where the first M-step begins.
+        Starting values of the first M-step.
     learns_prior : bool
         Whether the shares of the classes are estimated.
     """
@@ -115,7 +115,7 @@ class GLADModel(EMModel[GLADParams, GLADCounts]):
         return self.begun(self.steps.p_correct(posterior))
 
     def begun(self, p_correct: Any) -> GLADParams:
-        """Parameters that the first M-step finds; ``p_correct`` as in `GLADCounts`."""
+        """Return the parameters after the first M-step; ``p_correct`` is as in `Expected`."""
         theta = self.steps.m_step(self.begin.theta, p_correct, FIRST_M_STEP)
         return GLADParams(theta, self.begin.prior)
 
@@ -129,7 +129,7 @@ class GLADModel(EMModel[GLADParams, GLADCounts]):
         return GLADParams(theta, counts.classes if self.learns_prior else parameters.prior)
 
     def objective(self, counts: GLADCounts, parameters: GLADParams) -> float:
-        """Log likelihood and log prior."""
+        """Return the log likelihood plus the log prior."""
         return counts.log_likelihood
 
     @staticmethod
@@ -154,7 +154,7 @@ def e_step(
     prior: FloatArray,
     exponent: FloatArray | None = None,
 ) -> tuple[FloatArray, float]:
-    """Posterior over the classes (n, C) and the log likelihood of all annotations.
+    """Return the posterior over the classes (n, C) and the log likelihood of all annotations.
 
     With x = ability * beta, log sigmoid(x) - log sigmoid(-x) = x. A vote for a class thus adds
     x + log(C - 1) more to its log probability than to those of the other classes.
@@ -172,7 +172,10 @@ def e_step(
 def slopes(
     votes: Votes, ability: FloatArray, log_beta: FloatArray, p_correct: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Expected log likelihood (up to a constant), its slopes in ability (R,) and log beta (n,)."""
+    """Return the expected log likelihood, up to a constant, and its gradient.
+
+    The gradient consists of the derivatives in ability (R,) and in log beta (n,).
+    """
     alpha, beta = _per_annotation(votes, ability, log_beta)
     x = alpha * beta
     value = _total(votes, (p_correct - 0.5) * x) - _total_log_2cosh(votes, x)
@@ -183,7 +186,7 @@ def slopes(
 def information(
     votes: Votes, ability: FloatArray, log_beta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Fisher information of each ability (R,) and log beta (n,), ignoring their covariance."""
+    """Return the Fisher information of each ability (R,) and log beta (n,), without covariances."""
     alpha, beta = _per_annotation(votes, ability, log_beta)
     x = alpha * beta
     p = _sigmoid(x)
@@ -194,12 +197,12 @@ def information(
 def _per_annotation(
     votes: Votes, ability: FloatArray, log_beta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Ability and beta for each annotation."""
+    """Return the ability and beta for each annotation."""
     return ability[votes.annotator], np.repeat(beta_of(log_beta), np.diff(votes.start))
 
 
 def beta_of(log_beta: FloatArray) -> FloatArray:
-    """Exponentials that do not overflow."""
+    """Return exp(log_beta), limited so that it does not overflow."""
     beta: FloatArray = np.exp(np.minimum(log_beta, LOG_BETA_MAX))
     return beta
 
@@ -215,7 +218,7 @@ def _total(votes: Votes, value: FloatArray) -> float:
 
 
 def _total_log_2cosh(votes: Votes, x: FloatArray) -> float:
-    """Sum of log(2 cosh(x / 2)) = -log sigmoid(x) + x / 2 = -log sigmoid(-x) - x / 2."""
+    """Return the sum of log(2 cosh(x / 2)) = -log sigmoid(x) + x / 2 = -log sigmoid(-x) - x / 2."""
     size = np.abs(x)
     tail = 1.0 + np.exp(-size)
     if votes.weight is not None:
@@ -249,7 +252,7 @@ class Steps:
             yield shard, ability, own
 
     def of_annotations(self, values: Iterable[FloatArray]) -> FloatArray:
-        """Array of a value for each annotation, from those of the shards."""
+        """Join the shards' values of annotations into one array."""
         out, first = self.votes.new_column(self.votes.n_annotations), 0
         for part in values:
             out[first : first + len(part)] = part
@@ -257,7 +260,7 @@ class Steps:
         return out
 
     def p_correct(self, posterior: Any) -> Any:
-        """Probability that each annotation is correct under a posterior (n, C)."""
+        """Return the probability that each annotation is correct under a posterior (n, C)."""
         return self.of_annotations(starmap(probability_correct, zip_shards(self.shards, posterior)))
 
     def e_step(self, theta: FloatArray, prior: FloatArray) -> tuple[Any, FloatArray, float]:
@@ -293,13 +296,13 @@ class Steps:
             np.zeros(len(theta)),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": max_iter, "maxcor": max_iter},  # More pairs would stay empty.
+            options={"maxiter": max_iter, "maxcor": max_iter},  # More corrections are never used.
         )
         updated: FloatArray = theta + unit * result.x
         return updated
 
     def expected(self, theta: FloatArray, p_correct: Any) -> tuple[float, FloatArray]:
-        """Expected penalised log likelihood (up to a constant) and its gradient."""
+        """Return the expected penalised log likelihood (up to a constant) and its gradient."""
         slope = PRIOR_MEAN - theta
         value = -0.5 * float((slope**2).sum())
         first = 0
@@ -317,7 +320,7 @@ class Steps:
         return value, slope
 
     def information(self, theta: FloatArray) -> FloatArray:
-        """Fisher information of each parameter, including the prior's."""
+        """Return the Fisher information of each parameter, including that of the prior."""
         total = np.ones_like(theta)
         for part, (_, by_ability, by_log_beta) in zip(
             self.split(theta), self.split(total), strict=True
@@ -330,14 +333,14 @@ class Steps:
 
 @dataclass
 class _Sums:
-    """Sums over annotators of some shards, and what belongs to their instances, in their order."""
+    """Sums by annotator over some shards, and values of their instances in order."""
 
     value: float
     by_ability: FloatArray
     by_log_beta: list[FloatArray]
 
     def __add__(self, other: _Sums) -> _Sums:
-        """Return the sums of both, of which the other's instances come later."""
+        """Return the sums of both; the other's instances come later."""
         by_ability = self.by_ability + other.by_ability
         return _Sums(self.value + other.value, by_ability, self.by_log_beta + other.by_log_beta)
 
@@ -348,10 +351,10 @@ class _Sums:
 
 
 class RemoteSteps(Steps):
-    """The same steps, whose shards the workers of a cluster read and count.
+    """The same steps, with shards that the workers of a cluster read and count.
 
-    A worker keeps nothing between two calls. So it finds ``p_correct`` anew, from what that was
-    made of: the starting posterior, or the parameters (theta, prior) of the last E-step.
+    A worker keeps nothing between two calls. It therefore computes ``p_correct`` again, from the
+    starting posterior, or from the parameters (theta, prior) of the last E-step.
     """
 
     def p_correct(self, posterior: Any) -> Any:
@@ -385,7 +388,7 @@ class RemoteSteps(Steps):
 def _evidence(
     shard: Votes, log_beta: FloatArray, ability: FloatArray, prior: FloatArray
 ) -> FloatArray:
-    """Expected number of instances per class (C,), and the log likelihood."""
+    """Return the expected number of instances per class (C,), and the log likelihood."""
     posterior, evidence = e_step(shard, ability, log_beta, prior)
     return np.append(shard.voted @ posterior, evidence)
 
@@ -416,11 +419,11 @@ class GLAD(EMAggregator):
     tol : float, default=1e-5
         Stop when the penalised log likelihood per annotation grows by less.
     class_prior : {"uniform", "estimated"}, default="uniform"
-        "uniform" is the published model, over the classes that somebody gave or gold names.
+        "uniform" is the published model, over the classes that occur in annotations or gold.
     dependence : float in [0, 1] or "auto", default="auto"
-        Correlation of annotators' mistakes, by which the posterior is less sure than if they were
-        independent; 0 is the published model. "auto" estimates it with the default `DawidSkene`,
-        from the annotations, or from gold where given (see `manyhands.inference.dependence`).
+        Correlation of annotators' mistakes, which makes the posterior less certain than under
+        independence; 0 is the published model. "auto" estimates it with a default `DawidSkene`,
+        from the annotations, or from gold if given (see `manyhands.inference.dependence`).
     gold_sample : {"auto", "random", "chosen"}, default="auto"
         How the instances with gold were chosen; as in `DawidSkene`.
     ties : {"first", "random", "distribute"}, default="first"
@@ -432,7 +435,7 @@ class GLAD(EMAggregator):
     Attributes
     ----------
     dependence_, dependence_se_ : float
-        Correlation of annotators' mistakes and its standard error (0 if it was set).
+        Correlation of annotators' mistakes and its standard error (0 if it was given).
     ability_ : array of shape (n_annotators,)
         At 0, annotations are correct with probability 1/2 on any instance. Above 0, this
         probability rises as instances get easier; below 0 (an adversary) it falls. For an annotator
@@ -505,8 +508,8 @@ class GLAD(EMAggregator):
         model = GLADModel(steps, GLADParams(theta, prior), learns_prior=estimated)
         found = self._run(model, votes, partial(model.begun, steps.p_correct(start)))
         parameters = found.parameters
-        if estimated and not has_settled(found.history, self.tol * steps.total_weight):
-            # Newer than those of the last E-step.
+        if estimated and not has_converged(found.history, self.tol * steps.total_weight):
+            # The counts contain a newer class prior than the last E-step used.
             parameters = replace(parameters, prior=found.counts.classes)
         self._set_fitted(parameters, votes)
         self._set_history(found.history)

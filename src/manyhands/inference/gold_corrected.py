@@ -44,35 +44,37 @@ from manyhands.records import record
 from manyhands.typing import FloatArray, IntArray
 
 SCALES = ((0.1, 0.15), (0.3, 0.3), (0.8, 0.4))
-"""Prior sd of an annotator's deviation, and of the common terms (slope, class intercepts)."""
+"""Prior standard deviations of an annotator's deviation, and of the common terms (slope, class
+intercepts)."""
 
-CUT_MASS = 0.2
+FAMILIES_PRIOR = 0.2
 """Prior probability that annotators who agree form families."""
 
 TEMPERED_RHO = 0.3
+"""Correlation of mistakes in the tempered base, larger than that of most real tables."""
 
 
 class GoldCorrected(BaseAggregator):
-    """Correct Dawid-Skene by 10 or more gold labels, which also choose families if there are any.
+    """Correct Dawid-Skene by 10 or more gold labels, which also detect families of annotators.
 
-    If annotators share mistakes, the posterior of `DawidSkene` is too sure and may follow the
-    largest family; gold given to it directly has little weight among all the annotations. Here the
-    gold labels fit logistic regressions with strong priors on several bases: the posterior of
-    `DawidSkene`, the same tempered, the plain votes, and, if there are at most 15 annotators who
-    annotate at least 30 % of the instances each, fits with annotators who agree as families
-    (``groups={}`` silences warnings, and does not stop this). The result is their mean, weighted
-    by evidence.
+    If annotators share mistakes, the posterior of `DawidSkene` is overconfident and may follow the
+    largest family; gold given to it directly has little weight among all the annotations. Here
+    logistic regressions with strong priors are fitted to the gold labels, on several bases: the
+    posterior of `DawidSkene`, the same posterior tempered, and the plain votes. If there are at
+    most 15 annotators, and each annotates at least 30 % of the instances, further bases treat
+    annotators who agree as families (``groups={}`` suppresses warnings but not these bases). The
+    result is the mean of the regressions, weighted by evidence.
 
-    Give gold for instances drawn at random, not for those on which annotators differ: these correct
-    nothing, and a warning says so.
+    Give gold for instances drawn at random, not for those on which annotators differ. Gold that was
+    chosen by doubt is not used for the correction, and a warning says so.
 
     Parameters
     ----------
     dependence : float in [0, 1] or "auto", default="auto"
-        As in `DawidSkene`, for tables with too little gold to correct.
+        As in `DawidSkene`, for tables with too little gold for a correction.
     gold_sample : {"auto", "random", "chosen"}, default="auto"
-        How the instances with gold were chosen; as in `DawidSkene`. Chosen gold corrects nothing:
-        the result is that of `DawidSkene` with the gold, and a warning says so.
+        How the instances with gold were chosen; as in `DawidSkene`. With chosen gold there is no
+        correction: the result is that of `DawidSkene` with the gold, and a warning says so.
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
         because the posterior is already distributed.
@@ -84,12 +86,12 @@ class GoldCorrected(BaseAggregator):
     corrected_ : bool
         Whether there was enough gold: 10 annotated instances and 5 per class, or 50 if families
         are declared. If not, the result is that of `DawidSkene` with the gold. Families are
-        ignored, with a warning, if on most instances one of them alone annotated.
+        ignored, with a warning, if most instances were annotated by one of them only.
     base_weights_ : dict {str: float}
         Weight of each base in the mean ("Dawid-Skene", "tempered", "votes", and
         "families: 0+1, 2+3+4" by annotator ids); empty unless corrected.
     log_likelihood_ : array of shape (n_iter_,)
-        That of `DawidSkene`.
+        The attribute of the fit by `DawidSkene`.
 
     Notes
     -----
@@ -126,10 +128,10 @@ class GoldCorrected(BaseAggregator):
 
     _knows_its_accuracy = True
     _is_lone = False
-    """Whether most instances have one family alone."""
+    """Whether most instances were annotated by one family only."""
 
     _ignores_families = False
-    """Whether most instances have one family alone, so that gold is the better guide."""
+    """Whether families are ignored, because most instances have only one and gold is better."""
 
     traits = AggregatorTraits(needs_gold=True, warns_of_shared_mistakes=False)
 
@@ -163,7 +165,7 @@ class GoldCorrected(BaseAggregator):
             self._is_lone = lone_families(votes, table.groups).are_most
             self._ignores_families = is_enough and self._is_lone
         super()._refit(table, gold, start, execution)
-        if self._ignores_families and not self.corrected_:  # The gold was chosen by doubt.
+        if self._ignores_families and not self.corrected_:  # Gold chosen by doubt corrects nothing.
             self._ignores_families = False
             super()._refit(table, gold, start, execution)
 
@@ -173,14 +175,14 @@ class GoldCorrected(BaseAggregator):
         return super()._votes(table, gold)
 
     def _without_gold(self, votes: Votes) -> FloatArray | None:
-        # The regressions are fitted to this very gold.
+        # The regressions are fitted to this gold, so they cannot predict without it.
         return None if self.corrected_ else self._plain._without_gold(votes)
 
     def _unidentified(self, votes: Any) -> str | None:
         return None if self.corrected_ else super()._unidentified(votes)
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        # The gold of the votes also holds labels of lone annotators, which are only believed.
+        # The gold of the votes includes labels of isolated annotators, which are only assumed.
         gold = np.full(votes.n_instances, -1) if self._gold is None else self._gold
         known = np.flatnonzero((np.diff(votes.start) > 0) & (gold >= 0))
         families = None if self._ignores_families else self.table_.groups
@@ -208,8 +210,8 @@ class GoldCorrected(BaseAggregator):
             return
         if self._ignores_families:
             warn_caller(
-                "on most instances one declared family alone annotated, so the families are "
-                f"ignored: the {len(known)} gold labels say whom to believe",
+                "most instances were annotated by only one declared family, so the families are "
+                f"ignored: the {len(known)} gold labels show which annotators are right",
                 NotIdentifiableWarning,
             )
         self._families = None if families is None or not has_families else family_codes(families)
@@ -223,7 +225,7 @@ class GoldCorrected(BaseAggregator):
         self.class_prior_ = known_prior(votes, self.posterior_)
         self.posterior_[~votes.voted] = self.class_prior_
         for one in self._regressions:
-            one.base.joint = np.zeros((0, votes.n_classes))  # Not needed to predict.
+            one.base.joint = np.zeros((0, votes.n_classes))  # Prediction does not need it.
 
     def _posterior(self, votes: Votes) -> FloatArray:
         if not self.corrected_:
@@ -233,7 +235,7 @@ class GoldCorrected(BaseAggregator):
         return posterior
 
     def _mean(self, votes: Votes, joints: list[FloatArray]) -> FloatArray:
-        """Mean of the regressions' probabilities, shape (n, C)."""
+        """Return the mean of the regressions' probabilities, shape (n, C)."""
         out = np.empty((votes.n_instances, votes.n_classes))
         for shard, rows, *parts in zip_shards(votes.runs(SHARD), out, *joints):
             rows[:] = 0.0
@@ -267,13 +269,13 @@ class GoldCorrected(BaseAggregator):
         )
 
     def _warn_of_no_choice(self, n_gold: int) -> None:
-        """Warn that gold cannot choose families, unless the user says that there are none."""
+        """Warn that gold cannot detect families, unless the user declares that there are none."""
         n = np.count_nonzero(self.table_.annotations_per_annotator())
         if self.table_.groups is None and n > 2:
             warn_caller(
-                f"gold cannot choose families among these {n} annotators: that takes at most "
-                f"{MOST_CUT}, each with annotations of at least {DENSE:.0%} of the instances. If "
-                f"some share mistakes, declare them ({GROUPS} if nobody does)",
+                f"gold cannot detect families among these {n} annotators: this needs at most "
+                f"{MOST_CUT} annotators, each with annotations of at least {DENSE:.0%} of the "
+                f"instances. If some share mistakes, declare them ({GROUPS} if nobody does)",
                 NotIdentifiableWarning,
             )
             warn_of_shared_mistakes(self.table_, n_gold=n_gold)
@@ -291,8 +293,8 @@ class GoldCorrected(BaseAggregator):
             if not cuts:
                 self._warn_of_no_choice(len(known))
             else:
-                masses = [(1 - CUT_MASS) / len(bases)] * len(bases)
-                masses += [CUT_MASS / len(cuts)] * len(cuts)
+                masses = [(1 - FAMILIES_PRIOR) / len(bases)] * len(bases)
+                masses += [FAMILIES_PRIOR / len(cuts)] * len(cuts)
             bases += cuts
         design = Design.of(votes, gold, known, self._annotators, self._families)
         fitted = [
@@ -316,7 +318,7 @@ class GoldCorrected(BaseAggregator):
 @record("Base")
 @dataclass
 class Base:
-    """A posterior that the regressions start from.
+    """A log posterior that the regressions use as a feature.
 
     Attributes
     ----------
@@ -325,11 +327,11 @@ class Base:
         Log posterior of the fitted instances up to a constant, without their own annotations'
         effect on the parameters and without their gold.
     parameters : ConfusionParams or None
-        Of Dawid-Skene; None for the votes.
+        Parameters of Dawid-Skene; None for the votes.
     rho : float
-        Correlation that the joint is tempered by.
+        Correlation by which the joint is tempered.
     family : integer array of shape (R,) or None
-        Families whose weights the base uses.
+        Families for the weights of annotations.
     """
 
     name: str
@@ -339,7 +341,7 @@ class Base:
     family: IntArray | None = None
 
     def joint_of(self, votes: Votes) -> FloatArray:
-        """Log posterior of new instances up to a constant, shape (n, C)."""
+        """Return the log posterior of new instances up to a constant, shape (n, C)."""
         if self.parameters is None:
             return np.zeros((votes.n_instances, votes.n_classes))
         votes = votes if self.family is None else with_families(votes, self.family)
@@ -350,7 +352,7 @@ class Base:
 
 
 def _bases(votes: Votes, start: FloatArray) -> list[Base]:
-    """Dawid-Skene, the same tempered, and the votes."""
+    """Return the bases without families: Dawid-Skene, the same tempered, and the votes."""
     plain = _dawid_skene_base("Dawid-Skene", votes, start)
     weak = replace(
         plain,
@@ -364,7 +366,7 @@ def _bases(votes: Votes, start: FloatArray) -> list[Base]:
 def _weighted_base(
     votes: Votes, start: FloatArray, family: IntArray, annotators: FloatArray
 ) -> Base:
-    """Dawid-Skene with families found in the annotations."""
+    """Return the base of Dawid-Skene with families found in the annotations."""
     members = [annotators[family == f] for f in np.unique(family)]
     listed = ", ".join("+".join(map(str, group)) for group in members if len(group) > 1)
     base = _dawid_skene_base(f"families: {listed}", with_families(votes, family), start)
@@ -372,7 +374,7 @@ def _weighted_base(
 
 
 def _dawid_skene_base(name: str, votes: Votes, start: FloatArray) -> Base:
-    """Default Dawid-Skene with the number of subtypes that has the greater evidence."""
+    """Return the base of the default Dawid-Skene, with subtypes if their evidence is greater."""
     shards = votes.shards()
     fits = Fits(DEFAULT_EM, votes, shards, start)
     run = max(map(fits.run, (1, 2)), key=lambda run: run.evidence)
@@ -381,17 +383,17 @@ def _dawid_skene_base(name: str, votes: Votes, start: FloatArray) -> Base:
 
 
 def _floored(joint: FloatArray) -> FloatArray:
-    """Give absent classes a finite logarithm, for the regressions."""
+    """Replace the infinite logarithms of absent classes by finite ones, for the regressions."""
     return np.maximum(joint, joint.max(axis=1, keepdims=True) + LOG_FLOOR)
 
 
 def tempered(votes: Votes, joint: FloatArray, rho: float) -> FloatArray:
-    """Allow for mistakes that correlate by rho."""
+    """Temper a log posterior to allow for mistakes that are correlated by rho."""
     return joint * exponents(votes, rho)[:, None]
 
 
 def with_families(votes: Votes, family: IntArray) -> Votes:
-    """Multiply the weights with those of families."""
+    """Return votes with weights multiplied by those of the families."""
     weight = member_weights(votes.instance, votes.annotator, family, RHO)
     return replace(votes, weight=weight if votes.weight is None else weight * votes.weight)
 
@@ -408,9 +410,9 @@ class GoldRegression:
     ----------
     base : Base
     coefficients : array of shape (D,)
-        Of the base's log posterior, then of the features.
+        Coefficients of the base's log posterior, then of the features.
     weight : float
-        Log evidence plus log prior, later the weight in the mean.
+        Log evidence plus log prior; after all fits, the weight in the mean.
     """
 
     base: Base
@@ -421,7 +423,7 @@ class GoldRegression:
 def fit_regression(
     design: Design, base: Base, scale: tuple[float, float], log_mass: float
 ) -> GoldRegression:
-    """Maximum a posteriori and its evidence, for one base and scale."""
+    """Fit a regression for one base and one scale of the priors, with its evidence."""
     joint = log_softmax(base.joint[design.known], axis=1)
     features = hstack([csr_matrix(joint.reshape(-1, 1)), design.features], format="csr")
     votes_only = base.parameters is None
@@ -432,7 +434,7 @@ def fit_regression(
 
 @dataclass(frozen=True)
 class Design:
-    """Gold instances, and the features of each (instance, class) but the base's log posterior.
+    """Gold instances, and all features of each (instance, class) except the base's log posterior.
 
     Attributes
     ----------
@@ -458,14 +460,14 @@ class Design:
         annotators: IntArray,
         family: IntArray | None,
     ) -> Design:
-        """Features of the known instances."""
+        """Return the features of the known instances."""
         part = features_of(votes, annotators, family)
         cells = (known[:, None] * votes.n_classes + np.arange(votes.n_classes)).ravel()
         return cls(known, gold[known], part[cells], len(annotators))
 
 
 def features_of(votes: Votes, annotators: IntArray, family: IntArray | None) -> Any:
-    """Sparse features of each (instance, class), shape (n * C, C + 1 + A + F)."""
+    """Return the sparse features of each (instance, class), shape (n * C, C + 1 + A + F)."""
     n, c = votes.n_instances, votes.n_classes
     weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
     cell = votes.instance * np.int64(c) + votes.response
@@ -484,7 +486,7 @@ def features_of(votes: Votes, annotators: IntArray, family: IntArray | None) -> 
 
 
 def _family_features(votes: Votes, family: IntArray, weight: FloatArray, cell: IntArray) -> Any:
-    """n_igc / sqrt(n_ig) of each (instance, class) and family of two or more."""
+    """Return n_igc / sqrt(n_ig) for each (instance, class) and each family of two or more."""
     codes = np.unique(family, return_inverse=True)[1]
     shared = np.flatnonzero(np.bincount(codes) > 1)
     code = np.full(codes.max() + 1, -1)
@@ -501,7 +503,7 @@ def _family_features(votes: Votes, family: IntArray, weight: FloatArray, cell: I
 def priors(
     design: Design, scale: tuple[float, float], c: int, size: int, *, votes_only: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Means and standard deviations of the coefficients, shape (D,)."""
+    """Return the means and standard deviations of the coefficients, shape (D,)."""
     own, common = scale
     mean, sd = np.zeros(size), np.full(size, 1.5 * own)
     mean[0], sd[: c + 1] = 1.0, common
@@ -513,14 +515,14 @@ def priors(
 def maximum_a_posteriori(
     features: Any, gold: IntArray, mean: FloatArray, sd: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Logistic regression with normal priors by damped Newton, and its Laplace evidence.
+    """Fit a logistic regression with normal priors by damped Newton, with its Laplace evidence.
 
     Parameters
     ----------
     features : sparse matrix of shape (G * C, D)
     gold : integer array of shape (G,)
     mean, sd : arrays of shape (D,)
-        Of the priors.
+        Means and standard deviations of the priors.
 
     Returns
     -------
@@ -556,7 +558,7 @@ def maximum_a_posteriori(
 def _derivatives(
     scaled: Any, log_p: FloatArray, gold: IntArray, z: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Gradient (D,) and negative Hessian (D, D) in the standardised coefficients."""
+    """Return the gradient (D,) and negative Hessian (D, D) in the standardised coefficients."""
     p = np.exp(log_p)
     n, c = p.shape
     residual = -p

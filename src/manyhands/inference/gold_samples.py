@@ -1,14 +1,15 @@
-"""Gold labels: how many correct a fit, and whether they were chosen at random or by doubt.
+"""Samples of gold labels: whether they were drawn at random, and how many are needed.
 
-Gold says how sure a posterior may be (`manyhands.inference.dependence.refine`), if its instances
-are like the others. Those of a review queue are not: where annotators differ a posterior is often
-too unsure, elsewhere too sure, because annotators share mistakes, and a queue shows the first only.
-So gold that was chosen may make the posterior less sure, and never surer. What it says of its own
-instances, of annotators and of class shares is as good as that of random gold.
+Gold shows how confident a posterior may be (`manyhands.inference.dependence.refine`) if its
+instances are like the others. Those of a review queue are not. If annotators differ, a posterior is
+often underconfident; elsewhere it is overconfident, because annotators share mistakes. A queue
+shows only instances of the first kind. Gold that was chosen may therefore make the posterior less
+confident, but never more. About its own instances, annotators and class shares it is as informative
+as random gold.
 
-Whether gold was chosen is told by a rank test [1]_: the instances with gold are compared with the
-other annotated ones by their doubt, one minus the greatest probability that the annotations give a
-class, without gold.
+A rank test decides whether gold was chosen [1]_. It compares the instances with gold and the other
+annotated ones by their doubt: one minus the largest class probability, from annotations without
+gold.
 
 .. [1] H. B. Mann and D. R. Whitney. On a test of whether one of two random variables is
    stochastically larger than the other. Annals of Mathematical Statistics 18(1), 1947.
@@ -34,34 +35,34 @@ GOLD_SAMPLE = [StrOptions({"auto", "random", "chosen"})]
 """Values of the parameter ``gold_sample``."""
 
 LEAST_GOLD, LEAST_GOLD_PER_CLASS, LEAST_GOLD_WITH_FAMILIES = 10, 5, 50
-"""Annotated gold instances from which on `GoldCorrected` corrects; see `least_gold`."""
+"""Least numbers of annotated gold instances for `GoldCorrected` to correct; see `least_gold`."""
 
 LEVEL = 0.01
-"""p value below which the instances with gold count as chosen."""
+"""P-value of the rank test below which the instances with gold count as chosen."""
 
 MOST_OTHERS = 10_000
-"""Instances without gold, drawn at random, that those with gold are compared with."""
+"""Largest number of instances without gold, drawn at random, in the rank test."""
 
 
 def least_gold(n_classes: int, *, families: bool = False) -> int:
-    """Number of annotated gold instances from which on `GoldCorrected` corrects."""
+    """Return the least number of annotated gold instances for which `GoldCorrected` corrects."""
     least = max(LEAST_GOLD, LEAST_GOLD_PER_CLASS * n_classes)
     return max(least, LEAST_GOLD_WITH_FAMILIES) if families else least
 
 
 @dataclass(frozen=True)
 class KnownLabels:
-    """Gold, and what is known of how it was chosen.
+    """Gold, and the user's statement of how it was chosen.
 
     Attributes
     ----------
     codes : integer array of shape (n,)
         Known classes, -1 where unknown.
     setting : {"auto", "random", "chosen"}
-        What the user says of all of it.
+        Statement about all gold.
     random : boolean array of shape (n,) or None
-        Instances whose gold was drawn at random, where that is known: then all other gold was
-        chosen. Counts with the setting "auto" only.
+        Mask of the instances with gold that was drawn at random, if known; all other gold then
+        counts as chosen. Used only with the setting "auto".
     """
 
     codes: IntArray
@@ -85,18 +86,18 @@ class KnownLabels:
 
 @dataclass(frozen=True)
 class GoldSample:
-    """How gold was chosen.
+    """Result of the question how gold was chosen.
 
     Attributes
     ----------
     kind : {"random", "chosen"}
-        "random" also if only some of it was: ``rows`` are these.
+        "random" also if only a part is random; ``rows`` is this part.
     rows : integer array
-        Instances whose gold says how sure the posterior may be.
+        Instances with gold that may calibrate the confidence of the posterior.
     p_value : float or None
-        Of the rank test; None if it was not needed.
+        P-value of the rank test; None if it was not needed.
     are_doubtful : bool
-        Whether the instances with gold are more doubtful than the others, rather than less.
+        Whether the instances with gold are more doubtful than the others (True) or less.
     """
 
     kind: str
@@ -104,8 +105,8 @@ class GoldSample:
     p_value: float | None = None
     are_doubtful: bool = True
 
-    def told(self) -> str:
-        """Say what chosen gold is good for."""
+    def note(self) -> str:
+        """Return a note on what chosen gold corrects, and what it cannot show."""
         n = len(self.rows)
         labels, they = (
             ("The known label is", "It corrects its instance")
@@ -118,24 +119,24 @@ class GoldSample:
         else:
             how += f" (rank test, p = {self.p_value:.2g})"
         return (
-            f"{labels} {how}. {they}, annotators and class shares; how sure the rest is still "
-            f"rests on how far the annotators agree. To check it, review {N_RANDOM} labels drawn "
-            "at random"
+            f"{labels} {how}. {they}, annotators and class shares; the confidence of the other "
+            "labels still depends on how far the annotators agree. To check it, review "
+            f"{N_RANDOM} labels drawn at random"
         )
 
 
 def sample_of(
     known: KnownLabels, votes: AllVotes, doubts: Callable[[], Doubts]
 ) -> GoldSample | None:
-    """Tell how gold was chosen; None without gold of an annotated instance.
+    """Decide how gold was chosen; None without gold of an annotated instance.
 
     Parameters
     ----------
     known : KnownLabels
     votes : Votes or StoredVotes
     doubts : callable
-        Returns a function from votes to the doubt of each instance, shape (n,). It must be from a
-        fit without gold: otherwise known instances differ from others just because they are known.
+        Returns a function from votes to the doubt of each instance, shape (n,). It must come from a
+        fit without gold; otherwise known instances differ from others only because they are known.
     """
     if not len(known.rows):
         return None
@@ -156,13 +157,13 @@ def sample_of(
     rest = votes.select(others)
     rest = rest.select(np.flatnonzero(np.diff(rest.answers.start) > 0))
     if not rest.n_instances:
-        return GoldSample("random", rows)  # Everything is known.
+        return GoldSample("random", rows)  # All annotated instances have gold.
     doubt = doubts()
-    # Equal answers have equal doubts but for rounding.
+    # Rounding makes the doubts of instances with equal answers equal again.
     mine, theirs = (
         np.round(doubt(part), 9) for part in (given.select(np.flatnonzero(is_annotated)), rest)
     )
     found: Any = mannwhitneyu(mine, theirs, method="asymptotic")
-    p_value = float(np.nan_to_num(found.pvalue, nan=1.0))  # All may be equally doubtful.
+    p_value = float(np.nan_to_num(found.pvalue, nan=1.0))  # NaN if all doubts are equal.
     more = bool(found.statistic > len(mine) * len(theirs) / 2)
     return GoldSample("chosen" if p_value < LEVEL else "random", rows, p_value, more)

@@ -37,7 +37,7 @@ class EarlierCounts:
     counts: FloatArray
 
     def of(self, annotators: AnyArray) -> FloatArray | None:
-        """Counts of these annotators, shape (R, C, C), 0 where there are none; None if all are."""
+        """Return the counts of some annotators, shape (R, C, C); None if all are 0."""
         if not self.counts.any():
             return None
         codes = self.places(annotators)
@@ -46,7 +46,7 @@ class EarlierCounts:
         return aligned if aligned.any() else None
 
     def places(self, annotators: AnyArray) -> IntArray:
-        """Codes of the history's annotators among these, -1 for the others, shape (H,)."""
+        """Return the positions of the history's annotators among ``annotators``, or -1, (H,)."""
         return encode(
             self.annotators,
             annotators,
@@ -57,7 +57,7 @@ class EarlierCounts:
 
 
 class TakesHistory(BaseAggregator):
-    """Base class of the methods whose `fit` takes the history of annotators."""
+    """Base class of methods with the argument ``history`` of `fit`."""
 
     def fit(
         self,
@@ -78,12 +78,17 @@ class TakesHistory(BaseAggregator):
         ----------
         table, y, gold, random_gold, start, groups, checkpoint, engine : as in `BaseAggregator.fit`
         history : dict, frame, list or fitted aggregator, optional
-            What annotators gave in earlier work whose true classes are known, as a dict
-            {annotator id: (n_classes, n_classes) array of counts, indexed [true, given] in the
-            order of the table's classes}; a frame with the columns ``annotator``, ``true``,
-            ``given`` and ``count``; a list of such rows; or an aggregator fitted to other instances
-            (its annotations, counted against its posterior, and its own history). The counts are
-            added to those of the table. `partial_fit` keeps them.
+            Annotators' earlier annotations of instances with known classes: a dict {annotator id:
+            (n_classes, n_classes) array of counts, indexed [true, given] in the order of the
+            table's classes}; a frame with the columns ``annotator``, ``true``, ``given`` and
+            ``count``; a list of such rows; or an aggregator fitted to other instances (its
+            annotations, counted against its posterior, and its own history). The counts are added
+            to those of the table. `partial_fit` keeps them.
+
+        Returns
+        -------
+        TakesHistory
+            The aggregator itself.
 
         Raises
         ------
@@ -94,7 +99,7 @@ class TakesHistory(BaseAggregator):
         Warns
         -----
         UserWarning
-            If ``history`` names annotators that the table does not have. Theirs is kept for
+            If ``history`` names annotators that the table does not have. Their counts are kept for
             `partial_fit`.
         """
         return self._fit_given(
@@ -160,7 +165,7 @@ def _from_rows(history: Any, classes: AnyArray) -> EarlierCounts:
 
 
 def _from_fit(model: BaseAggregator, classes: AnyArray) -> EarlierCounts:
-    """Expected counts of an aggregator, with its own history."""
+    """Return the expected counts of an aggregator, with its own history."""
     check_is_fitted(model, "posterior_")
     counts = total_em_counts(model._fitted_votes().shards(), model.posterior_).confusion
     annotators = model.annotators_.tolist()
@@ -180,7 +185,7 @@ def _codes(values: Any, classes: AnyArray) -> IntArray:
 
 
 def _checked(counts: AnyArray, annotators: list[Any]) -> FloatArray:
-    """Counts as floats; the first axis is that of ``annotators``."""
+    """Return the counts as floats; the first axis is that of ``annotators``."""
     try:
         numbers = counts.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -210,6 +215,6 @@ def _warn_of_absent(history: EarlierCounts, annotators: AnyArray) -> None:
     if len(absent):
         warn_caller(
             f"history names {len(absent)} annotators that the table does not have "
-            f"({first_and_last(absent)}); theirs is kept for partial_fit. If their ids are "
-            "spelt otherwise in the table, correct them"
+            f"({first_and_last(absent)}); their counts are kept for partial_fit. If their ids "
+            "are spelt differently in the table, correct them"
         )

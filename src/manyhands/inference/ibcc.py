@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, AggregatorTraits, BaseAggregator
 from manyhands.inference.class_shares import AgreementCounts, OneCoin
-from manyhands.inference.confusion_em import MARGIN
+from manyhands.inference.confusion_em import EVIDENCE_MARGIN
 from manyhands.inference.confusion_prior import with_history
 from manyhands.inference.confusions import (
     EMCounts,
@@ -49,12 +49,12 @@ from manyhands.typing import FloatArray
 
 @dataclass(frozen=True)
 class IBCCParams:
-    """Parameters of the Dirichlets over the class proportions and over the confusion rows.
+    """Parameters of the Dirichlet distributions of class proportions and confusion rows.
 
     Attributes
     ----------
     classes : array of shape (C,)
-    rows : array of shape (R, C, K), or on disk
+    rows : array of shape (R, C, K), possibly on disk
     """
 
     classes: FloatArray
@@ -76,7 +76,7 @@ class IBCCModel(EMModel[IBCCParams, EMCounts]):
     classes : array of shape (C,)
         Dirichlet parameters of the prior of the class proportions.
     rows : array of shape (C, K) or (R, C, K)
-        Those of the confusion rows, with the annotators' histories.
+        Dirichlet parameters of the prior of the confusion rows, plus the annotators' histories.
     """
 
     shards: Iterable[Votes]
@@ -99,11 +99,11 @@ class IBCCModel(EMModel[IBCCParams, EMCounts]):
 
     @staticmethod
     def expect(shard: Votes, log_classes: FloatArray, log_rows: Table) -> EMCounts:
-        """E-step on a shard (`manyhands.inference.confusions.expect_and_count`)."""
+        """Run the E-step on a shard (`manyhands.inference.confusions.expect_and_count`)."""
         return expect_and_count(shard, log_classes, log_rows)
 
     def maximise(self, counts: EMCounts, parameters: IBCCParams | None = None) -> IBCCParams:
-        """Prior plus expected counts."""
+        """Return the prior plus the expected counts."""
         rows = map_rows(np.add, self.rows, counts.confusion)
         return IBCCParams(self.classes + counts.prior, rows)
 
@@ -124,7 +124,7 @@ class IBCCModel(EMModel[IBCCParams, EMCounts]):
         prior: FloatArray,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `EMModel.posterior`; ``prior`` (C,) are the expected class proportions."""
+        """See `EMModel.posterior`; ``prior`` (C,) holds the expected class proportions."""
         joint = log_likelihoods(shard, log_rows) + log_classes
         posterior, _ = normalise_joint(shard, joint, exponent)
         posterior[~shard.voted] = prior
@@ -151,9 +151,9 @@ class IBCC(TakesHistory, EMAggregator):
     class_strength : float, default=1.0
         Pseudo-instances of the prior in each class.
     dependence : float in [0, 1] or "auto", default="auto"
-        Correlation of annotators' mistakes, by which the posterior is less sure than if they were
-        independent; 0 is the published model. "auto" estimates it with the default `DawidSkene`,
-        from the annotations, or from gold where given (see `manyhands.inference.dependence`).
+        Correlation of annotators' mistakes, which makes the posterior less certain than under
+        independence; 0 is the published model. "auto" estimates it with a default `DawidSkene`,
+        from the annotations, or from gold if given (see `manyhands.inference.dependence`).
     gold_sample : {"auto", "random", "chosen"}, default="auto"
         How the instances with gold were chosen; as in `DawidSkene`.
     abstentions : {"model", "ignore"}, default="ignore"
@@ -168,7 +168,7 @@ class IBCC(TakesHistory, EMAggregator):
     Attributes
     ----------
     dependence_, dependence_se_ : float
-        Correlation of annotators' mistakes and its standard error (0 if it was set).
+        Correlation of annotators' mistakes and its standard error (0 if it was given).
     class_alpha_ : array of shape (n_classes,)
         Dirichlet parameters of the posterior of the class proportions; ``class_prior_`` is its
         mean.
@@ -193,9 +193,9 @@ class IBCC(TakesHistory, EMAggregator):
 
     An annotator without annotations keeps the prior.
 
-    The iterations start from the vote shares. Where these mislead about a rare class (as in
-    `DawidSkene`), they also start from the class shares that the agreement of pairs of votes
-    implies, and this result is kept if its lower bound is greater by 5 nats or more.
+    The iterations start from the vote shares. If these are misleading for a rare class (as in
+    `DawidSkene`), a second run starts from the class shares that the agreement of pairs of votes
+    implies, and its result is kept if its lower bound is greater by 5 nats or more.
 
     References
     ----------
@@ -264,15 +264,15 @@ class IBCC(TakesHistory, EMAggregator):
         if crowd is not None:
             first = partial(model.start, crowd.posterior)
             other = self._run(model, votes, first, "iterations-shares").slim
-            if other.history[-1] > found.history[-1] + MARGIN:
+            if other.history[-1] > found.history[-1] + EVIDENCE_MARGIN:
                 return other
         return found
 
     def _skewed_crowd(self, votes: AllVotes, shards: Iterable[Votes], start: Any) -> OneCoin | None:
-        """The crowd whose class shares are a second start; None if the vote shares mislead nobody.
+        """Return the model of the crowd for a second start; None if vote shares are not misleading.
 
-        Where a class is rare, its share among the votes is far above its own, and iterations that
-        start there creep towards it until `tol` stops them (docs/results/skewed_crowds.md).
+        The vote share of a rare class is far above its share, and iterations that start there
+        approach it so slowly that `tol` stops them (docs/results/skewed_crowds.md).
         """
         counts, _ = starting_counts(votes, shards, start, _whole)
         crowd = OneCoin(AgreementCounts.of(votes, counts))
@@ -295,7 +295,7 @@ class IBCC(TakesHistory, EMAggregator):
         return *IBCCParams(self.class_alpha_, self._response_alpha).sent, self.class_prior_
 
     def confusion_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Bounds of the central credible interval of each entry of ``confusion_``.
+        """Return the bounds of the central credible interval of each entry of ``confusion_``.
 
         Parameters
         ----------
@@ -334,16 +334,16 @@ class IBCC(TakesHistory, EMAggregator):
 
 
 def _whole(shard: Votes, posterior: FloatArray) -> FloatArray:
-    """The posterior itself: classes have no subtypes."""
+    """Return the posterior itself, because classes have no subtypes here."""
     return posterior
 
 
 def _doubts(shard: Votes, posterior: FloatArray) -> FloatArray:
-    """Variance of whether an instance is of each class, shape (n, C)."""
+    """Return the variance q (1 - q) of each instance's class indicators, shape (n, C)."""
     return posterior * (1.0 - posterior)
 
 
 def confusion_prior(votes: AllVotes, diagonal: float, off_diagonal: float) -> FloatArray:
-    """Dirichlet parameters of the prior of a confusion matrix, shape (C, K)."""
+    """Return the Dirichlet parameters of the prior of a confusion matrix, shape (C, K)."""
     identity = np.eye(votes.n_classes, votes.n_responses)
     return diagonal * identity + off_diagonal * (1 - identity)

@@ -1,24 +1,25 @@
-"""Whether the annotations decide the labels: where they do not, no label should be accepted.
+"""Identifiability: whether the annotations suffice to infer the labels.
 
-Truth inference learns who is right from how annotators agree. Where they agree no better than by
-chance, or only because some give the same answer every time, agreement says nothing, and a model
-that believes it is as sure as it is wrong: EM gives one class the whole prior, and every instance
-that class. Labels are *not identified* where
+Truth inference learns which annotators are right from how they agree. If they agree no better than
+by chance, or only because some give the same answer every time, agreement carries no information. A
+model is then confident and wrong: EM gives one class the whole prior, and every instance this class
+(class collapse). Labels are *not identified* if
 
-- one family alone annotated the instance, and there are too few others to tell how good it is
-  (`manyhands.inference.identifiability`);
+- only one family annotated the instance, and too few other instances show how good it is;
 - Krippendorff's alpha [1]_ between the units of the instances (families, and annotators without
-  one) is not above 0 with 95 % confidence, neither is Cohen's kappa [2]_ of any two of the busiest
-  annotators (a few good ones among many poor ones do decide), nor alpha at ordinal level of grades;
-- without the annotators who give the same answer every time, hardly an instance has two annotators
-  left to compare; or
-- the fit gives more than .99 of the instances to one class, which has fewer than .9 of the votes.
-  With gold, that fit is one without it: a few known labels change the shares, not who is right. Of
-  grades that annotators hardly agree on it is one to names of classes: the shares of grades are
-  held near those of the votes, which keeps them from a collapse and does not show who is right.
+  one) is not above 0 with 95 % confidence, nor is Cohen's kappa [2]_ of any two of the busiest
+  annotators (a few good annotators among many poor ones are enough), nor, for ordered classes,
+  alpha at ordinal level;
+- without the annotators who give the same answer every time, hardly any instance has two annotators
+  to compare; or
+- the fit assigns more than .99 of the instances to one class with fewer than .9 of the votes. With
+  gold, a fit without it is judged, because a few known labels change the class shares but not which
+  annotators are right. For ordered classes with little agreement, a nominal fit is judged, because
+  the ordered model shrinks the class shares to the vote shares, which prevents a collapse without
+  showing who is right.
 
-The second does not hold against a class with .9 of the votes: nearly all its labels may be right,
-and hardly any instance shows whether annotators agree on the others.
+The second condition does not apply if one class has .9 of the votes: nearly all its labels may be
+right, although hardly any instance shows whether annotators agree on the other classes.
 
 .. [1] K. Krippendorff. Content Analysis. 4th edition, Sage, 2019, chapter 12.
 .. [2] J. L. Fleiss, J. Cohen and B. S. Everitt. Large sample standard errors of kappa and weighted
@@ -55,36 +56,36 @@ from manyhands.inference.votes import (
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 MOST_INSTANCES = 10_000
-"""Instances of a large table, drawn at random, on which agreement is measured."""
+"""Largest number of instances, drawn at random, on which agreement is measured."""
 
 LEAST_INSTANCES = 30
-"""Instances with two units below which agreement is not judged."""
+"""Least number of instances with two units for a judgement of agreement."""
 
 MOST_ANNOTATORS = 30
-"""Busiest annotators whose pairs are tested."""
+"""Number of busiest annotators whose pairs are tested."""
 
 FREQUENT = 0.9
-"""Share of the votes from which one class may well be the label of nearly all instances."""
+"""Share of the votes from which one class may be the right label of nearly all instances."""
 
-WHOLE = 0.99
-"""Share of the instances in one class that a fit has collapsed from."""
+COLLAPSED = 0.99
+"""Share of the instances in one class from which a fit counts as collapsed."""
 
 SAME, SURPRISE = 0.95, 1e-4
-"""Least share of one answer, and its probability if others had answered, of an annotator who gives
-the same answer every time."""
-
+"""An annotator gives "the same answer every time" if one answer has at least the first share, and
+would have at most the second probability if the answers were those of others."""
 
 FAINT = 0.2
-"""Upper end of alpha's interval below which a fit to grades is compared with one to names."""
+"""Upper end of alpha's interval below which an ordered fit is compared with a nominal one."""
 
 LEAST_COMPARED = 0.1
-"""Share of instances by two annotators below which annotations of one alone are trusted. Models
-that learn annotators and class shares from so few put all instances into one class otherwise. The
-price is a posterior that is too sure (docs/results/posteriors.md, "Lone annotators")."""
+"""Share of instances with two annotators below which the labels of isolated annotators are taken as
+known. Models that estimate annotators and class shares from so few instances would otherwise
+collapse to one class. The price is an overconfident posterior (docs/results/posteriors.md, "Lone
+annotators")."""
 
 MOST_TAKING_PART = 0.1
-"""Share of the annotated instances up to which those of one family alone stay in the fit: so few
-cannot decide it, and the other instances tell enough of the family."""
+"""Largest share of instances with only one family that stay in the fit: so few cannot dominate it,
+and the other instances show how good the family is."""
 
 
 @dataclass(frozen=True)
@@ -97,21 +98,26 @@ class Agreement:
 
     @property
     def is_chance(self) -> bool:
-        """Whether it may be no better than chance."""
+        """Whether the agreement may be no better than chance."""
         return bool(self.low <= 0)
 
 
 def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None) -> str | None:
-    """Say why the annotations do not decide the labels of any instance; None if they do.
+    """Return why the annotations do not identify the label of any instance; None if they do.
 
     Parameters
     ----------
     votes : Votes or StoredVotes
-        Without the instances that one family alone annotated.
+        Votes without the instances that only one family annotated.
     annotators : array of shape (R,) or None
-        Their ids; None where nobody knows who gave which vote.
+        Ids of the annotators; None if votes are anonymous.
     posterior : array of shape (n, C), optional
-        Of a fit, whose collapse into one class is looked for.
+        Posterior of a fit, which is checked for class collapse.
+
+    Returns
+    -------
+    str or None
+        A sentence for a warning.
     """
     sample = _sample(votes.answers)
     if not sample.n_annotations:
@@ -138,7 +144,7 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
         return None
     if sample.ordered and found.high < FAINT:
         counts = _without_gold(replace(sample, ordered=False))
-        if counts.max() > WHOLE:
+        if counts.max() > COLLAPSED:
             return (
                 "the annotators hardly agree (Krippendorff's alpha at nominal level "
                 f"{found.alpha:.2f}), and a fit that takes the grades for names of classes puts "
@@ -147,7 +153,7 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
                 f"how often each grade was given. Compare with MajorityVote, and {_gold(votes)}"
             )
     top, mean = _collapsed_into(votes, posterior)
-    if mean > WHOLE:
+    if mean > COLLAPSED:
         return (
             f"the fit puts {mean:.0%} of the instances into one class, which has "
             f"{share[top]:.0%} of the annotations: it has collapsed, and its certainty means "
@@ -157,21 +163,21 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
 
 
 def warn_of_unidentified(reason: str | None) -> None:
-    """Warn that the annotations decide no label."""
+    """Warn that the annotations identify no label, if there is a reason."""
     if reason is not None:
         warn_caller(f"{reason}. Until then, accept no label unseen", NotIdentifiableWarning)
 
 
 def identified(table: Any, posterior: Any = None, known: Any = None) -> BoolArray:
-    """Mask of the instances whose label the annotations decide, shape (n_instances,).
+    """Return a mask of the instances whose label is identified, shape (n_instances,).
 
     Parameters
     ----------
     table : AnnotationTable or store
     posterior : array of shape (n_instances, n_classes), optional
-        Of a fit to the table.
+        Posterior of a fit to the table.
     known : boolean array of shape (n_instances,), optional
-        Instances with gold, whose labels are decided.
+        Mask of the instances with gold; their labels are identified.
     """
     reason, lone = _found(table, posterior, known)
     return decided(
@@ -180,7 +186,7 @@ def identified(table: Any, posterior: Any = None, known: Any = None) -> BoolArra
 
 
 def warn_of_all(table: Any, posterior: Any = None, known: Any = None) -> None:
-    """Warn of everything that the annotations do not decide; arguments as in `identified`."""
+    """Warn of everything that is not identified; the arguments are those of `identified`."""
     reason, lone = _found(table, posterior, known)
     warn_of_lone_families(lone)
     warn_of_unidentified(reason)
@@ -198,26 +204,26 @@ def _found(table: Any, posterior: Any, known: Any) -> tuple[str | None, LoneFami
 
 
 def decided(reason: str | None, lone: LoneFamilies, known: BoolArray) -> BoolArray:
-    """Mask of the instances whose label is known or decided by the annotations, shape (n,)."""
+    """Return a mask of the instances whose label is known or identified, shape (n,)."""
     if reason is not None:
         return known.copy()
     return np.asarray(known | ~lone.alone | lone.enough)
 
 
 def constant_annotators(votes: Votes) -> BoolArray:
-    """Mask of the annotators who give the same answer every time where others would not, (R,)."""
+    """Return a mask of annotators who always give the same answer, unlike others, shape (R,)."""
     n_annotators, n_classes = votes.n_annotators, votes.n_classes
     cells, given = np.unique(
         votes.annotator * np.int64(n_classes) + votes.response, return_counts=True
     )
     order = np.lexsort((given, cells // n_classes))
     top, most = np.full(n_annotators, MISSING), np.zeros(n_annotators, dtype=np.int64)
-    top[cells[order] // n_classes] = cells[order] % n_classes  # The last one stays.
+    top[cells[order] // n_classes] = cells[order] % n_classes  # The last, most frequent one stays.
     most[cells[order] // n_classes] = given[order]
     n = np.bincount(votes.annotator, minlength=n_annotators)
     candidates = (n > 0) & (most >= SAME * n)
     rows = candidates[votes.annotator]
-    # What others answered on the same instances.
+    # Answers of others on the same instances.
     mine = top[votes.annotator[rows]]
     instance, n_on = votes.instance[rows], np.diff(votes.start)
     flat, given = np.unique(
@@ -237,9 +243,9 @@ def constant_annotators(votes: Votes) -> BoolArray:
 
 
 def agreement_between_units(votes: Votes) -> Agreement:
-    """Krippendorff's nominal alpha of pairs of annotations by different units.
+    """Return Krippendorff's nominal alpha over pairs of annotations by different units.
 
-    The interval is by the jackknife over instances.
+    The interval is computed by the jackknife over instances.
     """
     unit = votes.annotator if votes.family is None else votes.family[votes.annotator]
     n, n_classes = votes.n_instances, votes.n_classes
@@ -257,7 +263,7 @@ def agreement_between_units(votes: Votes) -> Agreement:
     given, times = np.unique(
         part.instance * np.int64(n_classes) + part.response, return_counts=True
     )
-    # Squares of all counts without those of each instance, in O(annotations).
+    # Sums of squares of the counts without each instance, in O(annotations).
     less = 2 * total[given % n_classes] * times - times.astype(np.float64) ** 2
     squares = (total**2).sum() - np.array([0.0, *np.bincount(given // n_classes, less, k)])
     weight = size[rows]
@@ -272,7 +278,7 @@ def agreement_between_units(votes: Votes) -> Agreement:
 
 
 def some_agree(votes: Votes) -> bool:
-    """Whether any two busy annotators of different units agree beyond chance.
+    """Return whether any two busy annotators of different units agree beyond chance.
 
     One-sided tests of Cohen's kappa at .025 in all (Bonferroni), over instances both annotated.
     """
@@ -295,15 +301,16 @@ def some_agree(votes: Votes) -> bool:
 
 
 def grades_agree(votes: Votes) -> bool:
-    """Whether units agree on grades beyond chance: alpha at ordinal level is above 0, with 95 %."""
+    """Return whether units agree beyond chance at ordinal level (95 % interval above 0)."""
     return _alpha_at_level(votes, "ordinal").low > 0
 
 
 def unidentified_numbers(table: AnnotationTable) -> str | None:
-    """Say that nothing shows that annotators agree on numbers; None if they do, or it is open.
+    """Return a warning if annotators do not agree on numbers beyond chance; else None.
 
-    They agree where alpha at interval level is above 0, with 95 %, or is so once the mean of every
-    busy annotator is subtracted: ratings that are far too high may tell items apart all the same.
+    They agree if the 95 % interval of alpha at interval level is above 0. This may also hold only
+    after the mean of every busy annotator is subtracted, because ratings that are far too high may
+    still rank items correctly. None also if there is too little overlap to decide.
     """
     if not table.annotators_known or not table.n_annotations:
         return None
@@ -328,9 +335,9 @@ def unidentified_numbers(table: AnnotationTable) -> str | None:
 
 
 def _alpha_at_level(votes: Votes, level: Level, values: FloatArray | None = None) -> Agreement:
-    """Alpha at a level between units; NaN if hardly any instance has two of them."""
+    """Return alpha between units at a level of measurement; NaN with too little overlap."""
     unit = votes.annotator if votes.family is None else votes.family[votes.annotator]
-    # One annotation of each unit, as members of a family vouch for each other only.
+    # One annotation of each unit, because members of a family share their mistakes.
     cells = votes.instance * np.int64(int(unit.max(initial=0)) + 1) + unit
     _, rows = np.unique(cells, return_index=True)
     _, unit = np.unique(unit, return_inverse=True)
@@ -346,7 +353,7 @@ def _alpha_at_level(votes: Votes, level: Level, values: FloatArray | None = None
 
 
 def _z_of_kappa(one: IntArray, other: IntArray, n_classes: int) -> float:
-    """Cohen's kappa over its standard error if there is no agreement; 0 for constant answers."""
+    """Return Cohen's kappa over its standard error under no agreement; 0 for constant answers."""
     n = len(one)
     p, q = (np.bincount(codes, minlength=n_classes) / n for codes in (one, other))
     chance = float(p @ q)
@@ -355,25 +362,25 @@ def _z_of_kappa(one: IntArray, other: IntArray, n_classes: int) -> float:
 
 
 def _alpha(differ: FloatArray, n: FloatArray, squares: FloatArray, weight: FloatArray) -> Any:
-    """1 - observed / expected disagreement, from sums over instances.
+    """Return 1 - observed / expected disagreement, from sums over instances.
 
     ``squares`` are the sums of the squared numbers of annotations of each class.
     """
     expected = (n**2 - squares) / np.maximum(n * (n - 1), 1.0)
     observed = differ / np.maximum(weight, 1.0)
-    # Without any difference in the answers, they agree.
+    # If all answers are equal, the expected disagreement is 0 and alpha is 1.
     return 1.0 - np.divide(observed, expected, out=np.zeros_like(observed), where=expected > 0)
 
 
 def _pairs_within(cells: IntArray, instance: IntArray, n: int) -> FloatArray:
-    """Pairs of annotations of the same cell, by instance, shape (n,)."""
+    """Count the pairs of annotations in the same cell, by instance, shape (n,)."""
     _, first, counts = np.unique(cells, return_index=True, return_counts=True)
     found = np.bincount(instance[first], counts * (counts - 1) / 2, minlength=n)
     return np.asarray(found, dtype=np.float64)
 
 
 def _sample(votes: Any) -> Votes:
-    """At most `MOST_INSTANCES` random instances."""
+    """Return the votes of at most `MOST_INSTANCES` random instances."""
     if votes.n_instances <= MOST_INSTANCES:
         rows = np.arange(votes.n_instances)
     else:
@@ -404,21 +411,21 @@ def _gold(votes: Any) -> str:
 
 
 def _collapsed_into(votes: Any, posterior: Any) -> tuple[int, float]:
-    """Most frequent class of the annotated instances without gold, and its mean probability.
+    """Return the most frequent class of annotated instances without gold, and its mean probability.
 
-    A few known labels make a collapsed fit less sure without changing its labels. If nearly all
-    labels are one class, the probability is that of a fit without gold.
+    A few known labels make a collapsed fit less confident without changing its labels. If nearly
+    all labels are one class, the probability is therefore that of a fit without gold.
     """
     *total, n = votes.total(_summed, rows=(posterior,))
     probabilities, labels = np.split(np.array(total) / max(n, 1.0), 2)
     top = int(labels.argmax())
-    if votes.gold is None or labels[top] <= WHOLE:
+    if votes.gold is None or labels[top] <= COLLAPSED:
         return int(probabilities.argmax()), float(probabilities.max())
     return top, float(_without_gold(votes)[top])
 
 
 def _without_gold(votes: Any) -> FloatArray:
-    """Shares of the classes in a fit without gold, shape (C,)."""
+    """Return the shares of the classes in a fit without gold, shape (C,)."""
     bare: Any = replace(votes, gold=None)
     start = bare.starting_shares()
     counts = Fits(DEFAULT_EM, bare, bare.shards(), start, "without-gold").run().counts.prior
@@ -426,7 +433,7 @@ def _without_gold(votes: Any) -> FloatArray:
 
 
 def _summed(shard: Votes, rows: FloatArray) -> FloatArray:
-    """Sums of the probabilities and of the most probable classes, and how many there are."""
+    """Return sums of probabilities and of most probable classes, and the number of instances."""
     unknown = np.diff(shard.start) > 0
     if shard.gold is not None:
         unknown &= shard.gold < 0
@@ -434,23 +441,24 @@ def _summed(shard: Votes, rows: FloatArray) -> FloatArray:
     return np.concatenate([unknown.astype(np.float64) @ rows, labels, [unknown.sum()]])
 
 
-# -- lone annotators ------------------------------------------------------------------------------
+# -- isolated annotators --------------------------------------------------------------------------
 #
-# Annotators are compared on the instances that two of them annotated. Where there are (nearly)
-# none, the labels of lone annotators count as known, and a warning says so.
+# Annotators are compared on the instances that two of them annotated. If there are (nearly) no such
+# instances, the only label of an instance is taken as known, and a warning says so.
 
 
 @dataclass(frozen=True)
 class Comparisons:
-    """What tells annotators apart; numbers of instances with annotations.
+    """Numbers of instances on which annotators can be compared.
 
     Attributes
     ----------
     annotated : int
+        Number of instances with annotations.
     compared : int
-        By two annotators, or by one with a history.
+        Number of instances with annotations by two annotators, or by one with a history.
     known : int
-        With gold.
+        Number of annotated instances with gold.
     """
 
     annotated: int
@@ -458,7 +466,7 @@ class Comparisons:
     known: int
 
     def __add__(self, other: Comparisons) -> Comparisons:
-        """Return the numbers of both."""
+        """Return the sum of both."""
         return Comparisons(
             self.annotated + other.annotated,
             self.compared + other.compared,
@@ -467,17 +475,17 @@ class Comparisons:
 
     @property
     def are_none(self) -> bool:
-        """Whether nothing tells annotators apart."""
+        """Whether there is no instance on which annotators can be compared."""
         return not self.compared + self.known
 
     @property
     def are_few(self) -> bool:
-        """Whether nearly all instances have one annotator alone."""
+        """Whether nearly all instances have only one annotator."""
         return self.compared < LEAST_COMPARED * self.annotated
 
 
 def comparisons(votes: AllVotes) -> Comparisons:
-    """Count what tells annotators apart."""
+    """Count the instances on which annotators can be compared."""
     known = None if votes.history is None else votes.history.sum(axis=(1, 2)) > 0
     answers: Any = votes.answers
     return cast(Comparisons, answers.unweighted.total(_compared, known))
@@ -493,7 +501,7 @@ def _compared(shard: Votes, known: Any) -> Comparisons:
 
 
 def _by_one(shard: Votes) -> BoolArray:
-    """Whether the annotations of an instance are by one annotator, shape (n,); True without any."""
+    """Return a mask of the instances with at most one annotator, shape (n,)."""
     start, n = shard.start, np.diff(shard.start)
     given = n > 0
     first = np.repeat(shard.annotator[start[:-1][given]], n[given])
@@ -503,7 +511,7 @@ def _by_one(shard: Votes) -> BoolArray:
 
 
 def warn_of_lone_annotators(found: Comparisons) -> None:
-    """Warn if annotators cannot be compared, or hardly."""
+    """Warn if there are no or few instances on which annotators can be compared."""
     if found.are_none:
         warn_caller(
             "no instance has annotations by two annotators, so annotators cannot be compared: "
@@ -521,21 +529,21 @@ def warn_of_lone_annotators(found: Comparisons) -> None:
 
 
 def trust_lone_labels(votes: Any) -> Any:
-    """Treat the labels of lone annotators as known, so that skewed classes cannot outvote them."""
+    """Return votes in which the only label of an instance is known; no prior overrules it."""
     gold = np.empty(votes.n_instances, dtype=np.int32)
     fill_rows(gold, votes.parts, _with_lone_labels)
     return replace(votes, gold=gold)
 
 
 def read_out_lone(votes: Any, posterior: FloatArray, model: Callable[[Votes], FloatArray]) -> None:
-    """Replace the rows of ``posterior`` (n, C) that `trust_lone_labels` has made certain.
+    """Replace the rows of ``posterior`` (n, C) that are certain because of `trust_lone_labels`.
 
     Parameters
     ----------
     votes : Votes or StoredVotes
-        As they were.
+        The original votes.
     model : callable
-        From votes to their posterior.
+        Takes votes and returns their posterior.
     """
 
     def rows(shard: Votes, found: FloatArray) -> FloatArray:
@@ -554,7 +562,7 @@ def _with_lone_labels(shard: Votes) -> AnyArray:
 
 
 def _lone_labels(shard: Votes) -> AnyArray:
-    """Class code of each instance that a lone annotator gave one label and no gold, else -1."""
+    """Return the class code of instances with a single label and without gold; -1 for others."""
     answers = shard.answers
     shares = vote_shares(replace(answers, gold=None), empty=np.zeros(shard.n_classes))
     is_lone = (shares.max(axis=1) > 1 - 1e-9) & _by_one(answers)
@@ -563,19 +571,18 @@ def _lone_labels(shard: Votes) -> AnyArray:
     return np.where(is_lone, shares.argmax(axis=1), MISSING)
 
 
-# -- lone families ---------------------------------------------------------------------------------
+# -- isolated families -----------------------------------------------------------------------------
 #
 # The *units* of an instance are the declared families among its annotators, and each annotator
-# without a family. Where one family is the only unit, its members agree because they share
-# mistakes, not because they are right; with the weights of a family
-# (`manyhands.inference.families`) they count as little more than one vote. If such instances are
-# most of a table, EM explains them by one class. So they take no part in the fit (unless they are
-# few), and are labelled afterwards: by the family's vote shares, or, if enough other instances
-# were fitted, by what the fit knows of the members.
+# without a family. If one family is the only unit, its members agree because they share mistakes,
+# not because they are right; with the weights of a family (`manyhands.inference.families`) they
+# count as little more than one vote. If most of a table is like this, EM collapses to one class.
+# Such instances are therefore left out of the fit (unless they are few) and labelled afterwards: by
+# the family's vote shares, or, if enough other instances were fitted, by the fitted model.
 
 
 def least_others(n_classes: int) -> int:
-    """Number of other instances from which on the fit labels those of one family alone.
+    """Return the least number of other instances for the fit to label those with only one family.
 
     With 25 to 50 of them, a fit of six machines lost up to .05 of accuracy against vote shares.
     """
@@ -584,12 +591,13 @@ def least_others(n_classes: int) -> int:
 
 @dataclass(frozen=True)
 class LoneFamilies:
-    """Where one family is the only unit.
+    """Instances on which one family is the only unit.
 
     Attributes
     ----------
     alone : boolean array of shape (n_instances,)
-        Instances with annotations of one family only, without gold; none if they are few.
+        Mask of the instances with annotations of one family only, without gold; none if they are
+        few.
     n_annotated : int
         Number of instances with annotations.
     names : tuple of str
@@ -605,7 +613,7 @@ class LoneFamilies:
 
     @classmethod
     def none(cls, n_instances: int) -> LoneFamilies:
-        """Return what is found where no family is alone."""
+        """Return the result if there are no such instances."""
         return cls(np.zeros(n_instances, dtype=bool), 0, (), enough=True)
 
     @property
@@ -631,12 +639,12 @@ class LoneFamilies:
 
 
 def lone_families(votes: Any, groups: AnyArray | None) -> LoneFamilies:
-    """Find the instances that one family alone annotated.
+    """Find the instances that only one family annotated.
 
     Parameters
     ----------
     votes : Votes or StoredVotes
-        A store declares no families. An annotator's history is evidence from outside the family.
+        A store declares no families. An annotator's history counts as evidence besides the family.
     groups : text array of shape (R,) or None
         Family of each annotator, "" for none.
     """
@@ -663,10 +671,10 @@ def lone_families(votes: Any, groups: AnyArray | None) -> LoneFamilies:
 
 
 def set_apart(votes: Votes, found: LoneFamilies) -> Votes:
-    """Votes without the annotations of the instances that one family alone annotated.
+    """Return the votes without the annotations of instances that only one family annotated.
 
-    If there are no others, the majority of each family counts as known, so that the model's
-    parameters are defined.
+    If there are no other instances, the majority of each family is taken as known, so that the
+    parameters of the model are defined.
     """
     if not found.n:
         return votes
@@ -684,17 +692,18 @@ def read_out_families(
     posterior: FloatArray,
     model: Callable[[Votes], FloatArray] | None,
 ) -> None:
-    """Fill the rows of ``posterior`` (n, C) that one family alone annotated.
+    """Fill the rows of ``posterior`` (n, C) of instances that only one family annotated.
 
     Parameters
     ----------
     votes : Votes
-        With all annotations.
+        All votes.
     alone : boolean array of shape (n,)
     posterior : array of shape (n, C)
     model : callable or None
-        From votes to the posterior of the fitted model; None: vote shares. They also stand where
-        the family gave a class that the model holds impossible, as nobody gave it in the fit.
+        Takes votes and returns the posterior of the fitted model; None: vote shares are used. They
+        are also used if the family gave a class that is impossible under the model, because it did
+        not occur in the fit.
     """
     rows = np.flatnonzero(alone)
     part = votes.select(rows)
@@ -708,9 +717,9 @@ def read_out_families(
 
 
 def warn_of_lone_families(found: LoneFamilies) -> None:
-    """Warn that one family alone annotated some instances, unless it is all there is."""
+    """Warn that only one family annotated some instances, unless all instances are like this."""
     if not found.n or (found.are_all and len(found.names) < 3):
-        return  # Of the latter `warn_of_shared_mistakes` tells.
+        return  # If all are like this, `warn_of_shared_mistakes` warns.
     who = f"the family {found.names[0]}" if len(found.names) == 1 else "one family each"
     how = (
         "Nothing there shows the mistakes that its members share, so these instances take no part "

@@ -1,4 +1,4 @@
-"""Checks and re-coding of what `fit` and `predict` accept: tables, gold labels, posteriors."""
+"""Checks and re-coding of the arguments of `fit` and `predict`: tables, gold labels, posteriors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 
 def warn_of_numbered_rows(before: AnnotationTable, new: AnnotationTable) -> None:
-    """Warn if neither table names its instances, and annotations fall on those of before."""
+    """Warn if neither table names its instances, so that rows are taken as earlier instances."""
     if {before.instance_order.kind, new.instance_order.kind} != {"numbered"}:
         return
     annotated = new.instances[np.unique(new.instance)]
@@ -54,9 +54,9 @@ def warn_of_numbered_rows(before: AnnotationTable, new: AnnotationTable) -> None
 
 
 def holds_nothing(table: AnnotationTable, given: AnnotationTable | None = None) -> bool:
-    """Whether a table has neither annotations nor passes to add; a warning says so.
+    """Return whether a table has neither annotations nor passes to add; a warning says so.
 
-    ``given`` is the table before those that are known already were left out.
+    ``given`` is the table before known annotations were left out.
     """
     if _n_answers(table):
         return False
@@ -68,13 +68,13 @@ def holds_nothing(table: AnnotationTable, given: AnnotationTable | None = None) 
 
 
 def only_new(new: AnnotationTable, known: AnnotationTable, duplicates: str) -> AnnotationTable:
-    """Leave out what is known already, if of repeated pairs the last counts.
+    """Leave out known annotations if ``duplicates`` is "last".
 
     Raises
     ------
     AnnotationError
-        If everything is known, with the same labels, and repeated pairs are errors, or a known
-        annotator has changed families.
+        If ``duplicates`` is "error" and all annotations are known, with the same labels, or if a
+        known annotator has another family.
     """
     _check_families(new, known)
     if duplicates not in ("error", "last"):
@@ -92,7 +92,7 @@ def only_new(new: AnnotationTable, known: AnnotationTable, duplicates: str) -> A
 
 
 def _check_families(new: AnnotationTable, known: AnnotationTable) -> None:
-    """Refuse another family of a known annotator; warn of one for somebody who stood alone."""
+    """Raise an error if a known annotator has another family; warn if they had none before."""
     if new.groups is None or known.groups is None:
         return
     codes, _ = merge_vocabularies(known.annotators, new.annotators)
@@ -117,9 +117,9 @@ def _check_families(new: AnnotationTable, known: AnnotationTable) -> None:
 
 
 def without_known(new: AnnotationTable, known: AnnotationTable) -> AnnotationTable:
-    """Leave out the annotations and passes that another table holds, too, with the same answer.
+    """Leave out annotations and passes that another table holds with the same answer.
 
-    A pair that one of the tables holds more than once was repeated on purpose, and is kept.
+    A pair that one of the tables holds more than once was repeated on purpose and is kept.
     """
     rows, _ = merge_vocabularies(known.instances, new.instances)
     who, annotators = merge_vocabularies(known.annotators, new.annotators)
@@ -142,7 +142,7 @@ def without_known(new: AnnotationTable, known: AnnotationTable) -> AnnotationTab
 def _answers(
     table: AnnotationTable, rows: IntArray, who: IntArray, n_annotators: int
 ) -> tuple[IntArray, FloatArray]:
-    """Pair of every annotation and pass as a code, and what it says: answer, weight, source."""
+    """Code the pair of every annotation and pass, and its answer, weight and source."""
     passes = np.zeros((0, 3), dtype=np.int64) if table.passes is None else table.passes
     instance = np.concatenate([table.instance, passes[:, 0]])
     annotator = np.concatenate([table.annotator, passes[:, 1]])
@@ -160,7 +160,7 @@ def _n_answers(table: AnnotationTable) -> int:
 def gold_codes(gold: Any, table: AnnotationTable, X: Any = None, name: str = "gold") -> IntArray:
     """Read known classes as codes, -1 where unknown, shape (n_instances,).
 
-    A warning says so if they have no ids and belong to rows of X that are visibly shuffled.
+    A warning is given if the labels have no ids but the rows of X are visibly shuffled.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def gold_codes(gold: Any, table: AnnotationTable, X: Any = None, name: str = "go
 
 
 def _in_order(gold: Any, table: AnnotationTable) -> bool:
-    """Whether a Series without ids of its own has one entry per instance of a table with ids."""
+    """Return whether a Series with a default index has an entry for each instance of the table."""
     numbers = np.arange(table.n_instances)
     return (
         is_default_index(gold.index)
@@ -229,7 +229,7 @@ def _in_order(gold: Any, table: AnnotationTable) -> bool:
 def gold_of_both(
     before: IntArray | None, gold: Any, new: AnnotationTable, merged: AnnotationTable
 ) -> IntArray | None:
-    """Codes of a merged table's known classes: those of before, and those of the new instances."""
+    """Return the gold of a merged table as codes: the earlier gold, and that of new instances."""
     known = np.full(merged.n_instances, MISSING)
     if before is not None:
         known[: len(before)] = before
@@ -243,7 +243,7 @@ def gold_of_both(
 
 
 def drawn_at_random(drawn: Any, table: AnnotationTable) -> BoolArray:
-    """Read which instances were drawn at random, as a mask of shape (n_instances,).
+    """Return a mask of the instances that were drawn at random, shape (n_instances,).
 
     Raises
     ------
@@ -272,7 +272,7 @@ def drawn_at_random(drawn: Any, table: AnnotationTable) -> BoolArray:
 def drawn_of_both(
     before: BoolArray | None, drawn: Any, new: AnnotationTable, merged: AnnotationTable
 ) -> BoolArray | None:
-    """Mask of a merged table's instances whose gold was drawn at random; None if nobody says."""
+    """Return the mask of a merged table's instances with random gold; None if it is unknown."""
     if before is None and drawn is None:
         return None
     mask = np.zeros(merged.n_instances, dtype=bool)
@@ -288,7 +288,7 @@ def drawn_of_both(
 
 
 def checked_posterior(values: Any, n_instances: int, n_classes: int, argument: str) -> FloatArray:
-    """Read a distribution over the classes of each instance, as a new array (n, C)."""
+    """Check class probabilities of each instance, and return them as a new array (n, C)."""
     posterior = as_posterior(values, argument=argument)
     if posterior.shape != (n_instances, n_classes):
         raise AnnotationError(
@@ -299,15 +299,15 @@ def checked_posterior(values: Any, n_instances: int, n_classes: int, argument: s
 
 
 def probabilities_of(table: AnnotationTable, values: Any, argument: str) -> FloatArray:
-    """Read class probabilities of a table's instances, as a new array (n, C).
+    """Return class probabilities of a table's instances as a new array (n, C).
 
-    Rows of a frame are matched with the instances by id, as those of X are, and its columns with
-    the classes by name.
+    Rows of a frame are matched with the instances by id, like those of X, and its columns with the
+    classes by name.
 
     Raises
     ------
     AnnotationError
-        If ids or names do not match, or the values are no probabilities of the right shape.
+        If ids or names do not match, the shape is wrong, or the values are not probabilities.
     """
     given = matched(table, values, argument="table", rows_argument=argument)
     frame = as_frame(values)
@@ -319,10 +319,10 @@ def probabilities_of(table: AnnotationTable, values: Any, argument: str) -> Floa
 
 
 def frame_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
-    """Read a frame with its rows and columns in the order of a table's instances and classes.
+    """Return a frame with rows and columns in the order of a table's instances and classes.
 
     They are matched as in `probabilities_of`, but values are not checked. Anything but a frame is
-    returned as it is.
+    returned unchanged.
     """
     frame = as_frame(values)
     if frame is None:
@@ -334,10 +334,10 @@ def frame_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
 
 
 def rows_of_fitted(model: Any, table: AnnotationTable, argument: str) -> IntArray | slice:
-    """Rows of a fitted estimator's ``posterior_`` and ``labels_`` that are a table's instances.
+    """Return the rows of a fitted estimator's ``posterior_`` and ``labels_`` for a table.
 
-    A classifier has them in the order of X. They are matched by ``instances_``. Where the ids
-    differ, and those of one side only number its instances, the order is taken to be the same.
+    A classifier has them in the order of X. They are matched by ``instances_``. If the ids differ,
+    and those of one side are mere numbers 0, 1, ..., the order is taken to be the same.
 
     Raises
     ------
@@ -361,14 +361,14 @@ def rows_of_fitted(model: Any, table: AnnotationTable, argument: str) -> IntArra
 
 
 def posterior_of_fitted(model: Any, table: AnnotationTable, argument: str) -> Any:
-    """Posterior of a fitted estimator for the instances and classes of a table, (n, C).
+    """Return the posterior of a fitted estimator for the instances and classes of a table, (n, C).
 
     Raises
     ------
     sklearn.exceptions.NotFittedError
-        If it is not fitted.
+        If the estimator is not fitted.
     AnnotationError
-        If it infers no labels of the instances that it is fitted on, or was fitted on others.
+        If it has no posterior of the instances of its fit, or was fitted on other instances.
     """
     if hasattr(model, "steps"):
         model = model.steps[-1][1]
@@ -393,9 +393,9 @@ def posterior_of_fitted(model: Any, table: AnnotationTable, argument: str) -> An
 
 
 def series_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
-    """Put a pandas Series with an index of its own into the order of a table's instances.
+    """Return a pandas Series with its own index in the order of a table's instances.
 
-    Anything else is returned as it is.
+    Anything else is returned unchanged.
     """
     if not hasattr(values, "iloc") or is_default_index(values.index):
         return values
@@ -405,7 +405,7 @@ def series_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
 
 
 def in_order_of_classes(frame: Any, ids: str | None, classes: AnyArray, argument: str) -> Any:
-    """Columns of a frame, but that of the ids, in the order of the classes that they are called."""
+    """Return the columns of a frame, except the ids, in the order of the classes they name."""
     columns = dict(zip(frame.columns, frame.iter_columns(), strict=True))
     columns.pop(ids, None)
     names = make_vocabulary([str(name) for name in columns], f"the columns of {argument}")
@@ -423,7 +423,7 @@ def in_order_of_classes(frame: Any, ids: str | None, classes: AnyArray, argument
 
 
 def recode_classes(table: AnnotationTable, classes: AnyArray, *, argument: str) -> AnnotationTable:
-    """Re-code the labels as codes of the fitted classes."""
+    """Return the table with labels re-coded as codes of the fitted classes."""
     if np.array_equal(table.classes, classes):
         return table
     seen = table.mask_of_classes_seen()
@@ -435,22 +435,23 @@ def recode_classes(table: AnnotationTable, classes: AnyArray, *, argument: str) 
 
 
 def check_scale_of(fitted: AnnotationTable, table: AnnotationTable, *, argument: str) -> None:
-    """Refuse to add annotations that declare another scale than the fit's, or another order.
+    """Raise an error if annotations to add declare another scale than the fit, or another order.
 
-    Names of classes say nothing about an order, and may be added to grades.
+    Nominal annotations declare no order and may be added to a fit on ordered classes.
 
     Parameters
     ----------
     fitted : AnnotationTable
-        What the fit was made on.
+        The table of the fit.
     table : AnnotationTable
-        What is to be added.
+        The table to add.
     argument : str
-        Where it comes from, for messages.
+        Name of ``table`` in messages.
 
     Raises
     ------
     AnnotationError
+        If the scales or the orders differ.
     """
     mine, theirs = fitted.scale, table.scale
     if theirs not in (mine, "nominal"):
@@ -473,7 +474,7 @@ def check_scale_of(fitted: AnnotationTable, table: AnnotationTable, *, argument:
 def on_scale_of(
     fitted: AnnotationTable, table: AnnotationTable, *, argument: str
 ) -> AnnotationTable:
-    """Re-code annotations to be added over the fitted classes, on the fit's scale.
+    """Return annotations to add with the classes and the scale of the fit.
 
     Parameters and errors are those of `check_scale_of` and `recode_classes`.
     """
@@ -483,10 +484,10 @@ def on_scale_of(
 
 
 def recode_annotators(table: AnnotationTable, annotators: AnyArray) -> AnnotationTable:
-    """Re-code the annotators as codes of the fitted ones; inactive ones may be unknown."""
+    """Re-code the annotators of a table as the fitted ones; inactive ones may be unknown."""
     if np.array_equal(table.annotators, annotators):
         return table
-    # An unknown annotator is an error if its annotations or abstentions would be lost.
+    # An unknown annotator is an error only if annotations or abstentions would be lost.
     active = np.unique(np.concatenate([table.annotator, table.abstentions[:, 1]]))
     new = np.full(table.n_annotators, -1)
     try:
@@ -506,5 +507,5 @@ def recode_annotators(table: AnnotationTable, annotators: AnyArray) -> Annotatio
         annotator=new[table.annotator],
         annotators=annotators,
         passes=passes,
-        groups=None,  # Those of the fit apply.
+        groups=None,  # The families of the fit apply.
     )

@@ -35,11 +35,11 @@ from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
 class KOS(BaseAggregator):
-    """Pass messages between instances and annotators to find the reliable annotators.
+    """Infer true classes by passing messages between instances and annotators.
 
-    An instance's message to an annotator sums up the annotations by its other annotators. An
+    An instance's message to an annotator sums the annotations by its other annotators. An
     annotator's message to an instance measures their agreement with others on all other instances.
-    No message depends on the receiver's own.
+    No message depends on the receiver's own messages.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class KOS(BaseAggregator):
     each other class; with two classes this is the paper's +1 and -1.
 
     ``start`` of `fit` has no effect, because the annotators send the first messages. If ``n_iter_``
-    equals ``max_iter``, the messages have not settled.
+    equals ``max_iter``, the messages have not converged.
 
     References
     ----------
@@ -136,9 +136,9 @@ class KOS(BaseAggregator):
 
 
 def posterior_by_messages(votes: Votes) -> FloatArray:
-    """Posterior of `KOS` with its default parameters, shape (n, C)."""
+    """Return the posterior of `KOS` with its default parameters, shape (n, C)."""
     model = KOS()
-    no_start = np.empty((0, votes.n_classes))  # KOS starts from messages.
+    no_start = np.empty((0, votes.n_classes))  # KOS ignores the start.
     model._infer(votes, no_start, model._generator())
     return model.posterior_
 
@@ -193,7 +193,7 @@ def _edges(votes: Votes) -> Edges:
 
 
 def _sum_by_code(code: IntArray | None, value: FloatArray) -> FloatArray:
-    """For each edge, sum ``value`` over the edges with the same code."""
+    """Return, for each edge, the sum of ``value`` over the edges with the same code."""
     return value if code is None else np.bincount(code, value)[code].astype(np.float64, copy=False)
 
 
@@ -206,7 +206,8 @@ def _draw_messages(edges: Edges, rng: np.random.RandomState) -> FloatArray:
 def _iterate(graph: list[Edges], messages: Messages, agreement: FloatArray) -> Messages:
     """Run one iteration, scaling the largest message to 1; no change if all are 0.
 
-    The equations leave the sign of all messages open. It is chosen to match ``agreement``, (R,).
+    The equations do not determine the sign of all messages. It is chosen to match ``agreement``,
+    (R,).
     """
     received, sums = _instance_messages(graph, messages.on_edges)
     parts = zip(graph, received, strict=True)
@@ -230,7 +231,7 @@ def _rounded(y: FloatArray) -> FloatArray:
 def _instance_messages(
     graph: list[Edges], on_edges: list[FloatArray]
 ) -> tuple[list[FloatArray], FloatArray]:
-    """Messages from the instances, by shard, and their sums by annotator, shape (R,)."""
+    """Return the messages from the instances, by shard, and their sums by annotator, shape (R,)."""
     messages = [_shard_messages(edges, y) for edges, y in zip(graph, on_edges, strict=True)]
     parts = zip(graph, messages, strict=True)
     n_annotators = graph[0].votes.n_annotators
@@ -254,7 +255,7 @@ def _shard_messages(edges: Edges, y: FloatArray) -> FloatArray:
 
 
 def _change(before: Messages, after: Messages) -> float:
-    """Largest change of a message."""
+    """Return the largest change of a message."""
     pairs = zip(before.on_edges, after.on_edges, strict=True)
     return max(float(np.abs(b - a).max(initial=0.0)) for a, b in pairs)
 

@@ -1,4 +1,4 @@
-"""MACE (Hovy et al., 2013): on each instance an annotator either knows the class or spams.
+"""MACE (Hovy et al., 2013): an annotator either knows the class of an instance or spams.
 
 .. [1] D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy. Learning whom to trust with MACE.
    NAACL-HLT 2013.
@@ -89,7 +89,7 @@ class MACEParams:
 
     @property
     def sent(self) -> tuple[FloatArray, FloatArray]:
-        """What the E-step needs: `log_odds` and `prior`."""
+        """Arguments of the E-step: `log_odds` and `prior`."""
         return self.log_odds, self.prior
 
     @property
@@ -134,9 +134,9 @@ class MACEModel(EMModel[MACEParams, MACECounts]):
     settings : MACE
     votes : Votes
     shards : iterable of Votes
-        Of these.
+        Shards of ``votes``.
     given : array of shape (R, C)
-        Annotations of each annotator in each class.
+        Number of annotations of each annotator in each class.
     """
 
     settings: MACE
@@ -152,20 +152,20 @@ class MACEModel(EMModel[MACEParams, MACECounts]):
         return cls(settings, votes, shards, votes.total(by_annotator_and_class))
 
     def counted(self, posterior: Any) -> tuple[FloatArray, FloatArray]:
-        """Expected correct annotations (R, C), and instances of each class (C,)."""
+        """Return the expected correct annotations (R, C) and instances of each class (C,)."""
         agreed = self.votes.total(_agreement, rows=(posterior,))
         if self.settings.class_prior == "estimated":
             return agreed, known_prior(self.votes, posterior)
         return agreed, uniform_prior(self.votes)
 
     def start(self, posterior: Any) -> MACEParams:
-        """See `EMModel.start`: annotators know half of the instances."""
+        """See `EMModel.start`; annotators are assumed to know half of the instances."""
         agreed, classes = self.counted(posterior)
         return self.fitted(_first_fractions(self.votes) * agreed, classes)
 
     @staticmethod
     def expect(shard: Votes, log_odds: FloatArray, prior: FloatArray) -> MACECounts:
-        """Expected counts of a shard under its posterior."""
+        """Return the expected counts of a shard under its posterior."""
         posterior, evidence = _e_step(shard, log_odds, prior)
         classes = shard.voted.astype(np.float64) @ posterior
         return MACECounts(_agreement(shard, posterior), classes, float(evidence[shard.voted].sum()))
@@ -177,7 +177,7 @@ class MACEModel(EMModel[MACEParams, MACECounts]):
         return self.fitted(parameters.known_if_correct * counts.agreed, classes)
 
     def fitted(self, known: FloatArray, classes: FloatArray) -> MACEParams:
-        """Fit the annotators to the expected counts of known annotations; the rest are spam."""
+        """Return the parameters for expected counts of known annotations; the rest are spam."""
         spammed, settings = self.given - known, self.settings
         known_or_spam = np.stack([known.sum(axis=1), spammed.sum(axis=1)], axis=1)
         if settings.method == "vb":
@@ -198,7 +198,7 @@ class MACEModel(EMModel[MACEParams, MACECounts]):
         )
 
     def objective(self, counts: MACECounts, parameters: MACEParams) -> float:
-        """Log likelihood and log prior, or, for "vb", a lower bound on the evidence."""
+        """Return the log likelihood plus the log prior; for "vb", a lower bound on the evidence."""
         log_all_spam = float((self.given * parameters.log_spam).sum())
         return counts.evidence + log_all_spam + parameters.log_prior
 
@@ -213,14 +213,14 @@ class MACEModel(EMModel[MACEParams, MACECounts]):
 def _e_step(
     votes: Votes, log_odds: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Posterior (n, C) and evidence (n,); an annotation is evidence only for the class given."""
+    """Return the posterior (n, C) and the evidence (n,) of a shard."""
     joint = weighted_votes(votes, log_odds.ravel()[_cells(votes)])
     joint += log_prior(prior, exponent)
     return normalise_joint(votes, joint, exponent)
 
 
 def _agreement(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Expected correct annotations of each annotator in each class, shape (R, C)."""
+    """Return the expected correct annotations of each annotator in each class, shape (R, C)."""
     return by_annotator_and_class(votes, probability_correct(votes, posterior))
 
 
@@ -229,25 +229,28 @@ def _cells(votes: Votes) -> Any:
 
 
 def _first_fractions(votes: AllVotes) -> FloatArray:
-    """Fraction of correct annotations that are known, if half of the instances are, (R, 1)."""
+    """Return the fraction of known among correct annotations if half of the instances are known.
+
+    Its shape is (R, 1).
+    """
     return np.full((votes.n_annotators, 1), votes.n_classes / (votes.n_classes + 1))
 
 
 def _random_fractions(accuracy: FloatArray, rng: np.random.RandomState) -> FloatArray:
-    """Random fractions (R, 1), drawn by rank of accuracy, so annotator order has no effect."""
+    """Draw fractions (R, 1) in the order of accuracies, so that annotator order has no effect."""
     distinct, position = np.unique(accuracy.round(9), return_inverse=True)
     return rng.uniform(size=len(distinct))[position][:, None]
 
 
 def _variational(counts: FloatArray, prior: float) -> tuple[FloatArray, float]:
-    """Expected log p under each row's Dirichlet posterior, and minus its prior divergence."""
+    """Return E log p under each row's Dirichlet posterior, and its negated KL divergence."""
     alpha = counts + prior
     log_p = expected_log(alpha)
     return log_p, -dirichlet_divergence(alpha, np.full_like(alpha, prior), log_p)
 
 
 def _penalised(counts: FloatArray, prior: float) -> tuple[FloatArray, float]:
-    """Log of each row's smoothed shares, and the log prior that corresponds to the smoothing."""
+    """Return the log of each row's smoothed shares, and the log prior equivalent to smoothing."""
     p = normalise_rows(counts + prior)
     return np.log(p), log_dirichlet(np.full_like(p, prior), p)
 
@@ -276,21 +279,21 @@ class MACE(EMAggregator):
     smoothing : float, default=0.01
         Total number of pseudo-annotations added to the counts, in equal parts per class ("em").
     class_prior : {"estimated", "uniform"}, default="estimated"
-        "uniform" is the published model, over the classes that somebody gave or gold names. If
-        classes are skewed, it takes many annotators for spammers, and is far less accurate than
-        majority vote. "estimated" finds fewer instances of
-        a rare class, and follows a majority of spammers who always give the same class.
+        "uniform" is the published model, over the classes that occur in annotations or gold. If
+        classes are skewed, it takes many annotators for spammers and is far less accurate than
+        majority vote. "estimated" finds fewer instances of a rare class, and follows a majority of
+        spammers who always give the same class.
     dependence : float in [0, 1] or "auto", default="auto"
-        Correlation of annotators' mistakes, by which the posterior is less sure than if they were
-        independent; 0 is the published model. "auto" estimates it with the default `DawidSkene`,
-        from the annotations, or from gold where given (see `manyhands.inference.dependence`).
+        Correlation of annotators' mistakes, which makes the posterior less certain than under
+        independence; 0 is the published model. "auto" estimates it with a default `DawidSkene`,
+        from the annotations, or from gold if given (see `manyhands.inference.dependence`).
     gold_sample : {"auto", "random", "chosen"}, default="auto"
         How the instances with gold were chosen; as in `DawidSkene`.
     n_restarts : int, default=10
-        Runs; the one with the best objective is kept. If that one is upside down (it trusts those
-        with whom the others disagree), the best of the others is kept if its objective is at most
-        0.1 nats per annotation lower. The first run starts with annotators who know half of the
-        instances, the others with competences drawn at random.
+        Number of runs; the one with the best objective is kept. If that one has swapped classes (it
+        trusts annotators with whom the others disagree), the best of the others is kept if its
+        objective is at most 0.1 nats per annotation lower. In the first run annotators initially
+        know half of the instances; in the others, competences are drawn at random.
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
         because the posterior is already distributed.
@@ -300,7 +303,7 @@ class MACE(EMAggregator):
     Attributes
     ----------
     dependence_, dependence_se_ : float
-        Correlation of annotators' mistakes and its standard error (0 if it was set).
+        Correlation of annotators' mistakes and its standard error (0 if it was given).
     spam_ : array of shape (n_annotators,)
         Probability of spamming; 0.5 for an annotator without annotations.
     competence_ : array of shape (n_annotators,)

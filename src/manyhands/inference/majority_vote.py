@@ -78,7 +78,7 @@ class MajorityVote(BaseAggregator):
         self.class_prior_ = known_prior(votes, self.posterior_)
 
     def _sparse_posterior(self, shares: Any, rng: np.random.RandomState) -> Any:
-        """`_winner_posterior` of a sparse array."""
+        """Return the result of `_winner_posterior` for a sparse array."""
         if self.soft:
             return shares
         width = np.diff(shares.indptr)
@@ -103,7 +103,7 @@ class MajorityVote(BaseAggregator):
 
     def _lone_families(self, votes: Any) -> LoneFamilies:
         if is_vast(votes.n_instances, votes.n_classes):
-            return LoneFamilies.none(votes.n_instances)  # Their rows would have to be written.
+            return LoneFamilies.none(votes.n_instances)  # A sparse posterior cannot be changed.
         return super()._lone_families(votes)
 
     def _winner_posterior(self, shares: FloatArray, rng: np.random.RandomState) -> FloatArray:

@@ -1,8 +1,8 @@
-"""Dawid and Skene's model of each option of a multi-label task, with behaviour that is shared.
+"""Dawid and Skene's model for each option of a multi-label task, with a shared prior.
 
-Each option is a question of its own, which an annotator answers by yes or no. Its model and its fit
-are those of `manyhands.inference.dawid_skene`. What annotators do under all options places the
-prior of each (`manyhands.inference.shared_behaviour`), where that helps.
+Each option is a question that an annotator answers by yes or no. Its model and its fit are those of
+`manyhands.inference.dawid_skene`. If it helps, an annotator's behaviour over all options determines
+the prior for each option (`manyhands.inference.shared_behaviour`).
 """
 
 from __future__ import annotations
@@ -40,45 +40,45 @@ from manyhands.typing import BoolArray, FloatArray
 
 _PROGRESS = logging.getLogger("manyhands.progress")
 
-BETWEEN_LINES = 5.0
-"""Seconds between two lines on how far a fit is."""
+LOG_INTERVAL = 5.0
+"""Seconds between two lines of progress in the log."""
 
-FEW = 3.0
-"""Annotators per instance, on average, up to which behaviour is shared without asking the
+FEW_ANNOTATORS = 3.0
+"""Mean number of annotators per instance up to which the prior is shared without comparing the
 evidence."""
 
 PRIOR_COUNTS = 3.0
-"""Answers as which the prior counts, at most, in intervals of one option: where annotators know
-some options better than others, its centre is wrong, however strong it is."""
+"""Largest number of answers as which the prior counts in intervals of one option: if annotators
+know some options better than others, its centre is wrong, however strong the prior is."""
 
 RARE = 20
-"""Ticks below which little is known of an option."""
+"""Number of ticks below which the estimates of an option are uncertain."""
 
 
 class MultiLabelDawidSkene(BaseSetAggregator):
     """Infer which options apply, and how often each annotator overlooks them or ticks too much.
 
-    One binary `DawidSkene` per option. With few annotators per instance, an annotator's habits
-    under one option can hardly be seen, so those under all options place the prior of each.
+    There is a binary `DawidSkene` for each option. With few annotators per instance, one option
+    shows little about an annotator, so the behaviour over all options determines the prior of each.
 
     Parameters
     ----------
     share : {"auto", True, False}, default="auto"
-        Whether the options share what annotators do. "auto": yes, if instances have up to three
-        annotators on average, or if the evidence is greater than with each option's own prior, both
-        without subtypes. False: `DawidSkene` of each option.
+        Whether the prior of each option is estimated from all options. "auto": yes, if instances
+        have up to three annotators on average, or if the evidence is greater than with separate
+        priors (both without subtypes). False: a separate `DawidSkene` for each option.
     max_iter : int, default=100
     tol : float, default=3e-5
     prior_strength : float or "auto", default="auto"
         Pseudo-answers of the prior in each row of an annotator's confusion matrix. "auto" chooses
-        one of 1, 2, 5, 10, 20 and 50 for all options, by the evidence, where behaviour is shared,
-        and as `DawidSkene` does for each option where it is not.
+        by evidence: one of 1, 2, 5, 10, 20 and 50 for all options if the prior is shared, else a
+        value for each option as in `DawidSkene`.
     class_prior : {"estimated", "uniform"}, default="estimated"
     n_subtypes : int or "auto", default="auto"
-        As in `DawidSkene` where behaviour is not shared; where it is, there are no subtypes.
+        As in `DawidSkene` if the prior is not shared; otherwise there are no subtypes.
     dependence : float in [0, 1] or "auto", default="auto"
-        Correlation of annotators' mistakes. "auto" estimates it for each option; where behaviour is
-        shared, the mean over the options holds for all.
+        Correlation of annotators' mistakes. "auto" estimates it for each option; if the prior is
+        shared, the mean over the options is used for all.
     gold_sample : {"auto", "random", "chosen"}, default="auto"
     accelerate : bool, default=True
     abstentions : {"model", "ignore"}, default="model"
@@ -89,17 +89,20 @@ class MultiLabelDawidSkene(BaseSetAggregator):
     posterior_ : array of shape (n_instances, n_options)
         Probability that each option applies.
     labels_ : boolean array of shape (n_instances, n_options)
-        Whether it is more probable than not.
+        Whether each option is more probable than not.
     prevalence_ : array of shape (n_options,)
+        Estimated share of the instances to which each option applies.
     sensitivity_, false_tick_rate_ : arrays of shape (n_annotators, n_options)
-        Probability that an annotator ticks an option where it applies, and where it does not.
+        Probability that an annotator ticks an option if it applies, and if it does not.
     annotator_sensitivity_, annotator_false_tick_rate_ : arrays of shape (n_annotators,)
-        The same over all options, of which those with more answers count more.
+        The same over all options, weighted by their numbers of answers.
     shared_ : bool
-        Whether behaviour is shared; ``why_`` says why.
+        Whether the prior is shared.
     why_ : str
+        The reason for ``shared_``.
     evidence_ : dict {"shared": float, "own": float}
-        Log evidence (nats) of both, summed over the options; empty if nothing could be shared.
+        Log evidence (nats) of both models, summed over the options; empty if no prior could be
+        shared.
     prior_strength_, dependence_ : arrays of shape (n_options,)
         Chosen strengths of the prior, and correlations of mistakes.
     n_iter_ : integer array of shape (n_options,)
@@ -108,20 +111,21 @@ class MultiLabelDawidSkene(BaseSetAggregator):
 
     See Also
     --------
-    MultiLabelMajorityVote : more than half of the annotators.
-    manyhands.decide : with ``rule="f1"``, ticks for the greatest expected F1 of each option.
+    MultiLabelMajorityVote : ticks an option if more than half of the annotators do.
+    manyhands.decide : with ``rule="f1"``, chooses ticks for the greatest expected F1 of each
+    option.
 
     Notes
     -----
     The model of an option is that of Dawid and Skene [1]_ with two classes. The centre of the
-    shared prior is in `manyhands.inference.shared_behaviour`. docs/results/multilabel.md has what
-    sharing gains and where it harms: it gains most of all in the estimates of annotators, and with
-    two or three annotators per instance in the labels, too.
+    shared prior is described in `manyhands.inference.shared_behaviour`. docs/results/multilabel.md
+    shows when sharing helps and when it harms: it improves the estimates of annotators most, and
+    with two or three annotators per instance also the labels.
 
-    Options are inferred one by one: that "joy" and "anger" hardly occur together is not used. On
-    real sets, models that use it were no better, and neither was one class for each combination.
-    A hierarchy or a ranking of labels is nothing that it knows of, and an option that was shown to
-    some annotators only is not told from one that they did not tick.
+    Options are inferred one by one; the model does not use that "joy" and "anger" hardly occur
+    together. On real sets, models that use it were no better, nor was one class for each
+    combination. Hierarchies and rankings of labels are not modelled. An option that was not shown
+    to an annotator counts as not ticked.
 
     References
     ----------
@@ -205,7 +209,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         told.warn()
 
     def _shares(self, per_instance: float) -> bool:
-        """Decide whether behaviour is shared, and say why."""
+        """Decide whether the prior is shared, and set ``why_``."""
         if self.share is True:
             return True
         gain = self.evidence_["shared"] - self.evidence_["own"]
@@ -213,13 +217,13 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         evidence = f"the evidence of sharing is {abs(gain):,.0f} nats {more}"
         evidence += " than that of each option by itself"
         self.why_ = evidence
-        if per_instance <= FEW:
+        if per_instance <= FEW_ANNOTATORS:
             but = "" if gain > 0 else f", although {evidence}"
             self.why_ = f"instances have {per_instance:.1f} annotators on average{but}"
-        return gain > 0 or per_instance <= FEW
+        return gain > 0 or per_instance <= FEW_ANNOTATORS
 
     def _fits(self, table: LabelSetTable, told: ByOption, **own: Any) -> OptionFits:
-        """Fit each option by itself."""
+        """Fit each option separately."""
         fits = OptionFits.new(table)
         for m in _with_progress(table.n_options, "each option by itself"):
             with told.of(m):
@@ -227,7 +231,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         return fits
 
     def _option(self, prior: SharedPrior | None = None, **own: Any) -> _Option:
-        """Make the aggregator of an option."""
+        """Make the aggregator for an option."""
         given = {name: value for name, value in self.get_params().items() if name != "share"}
         model = _Option(**given | own)
         model._validate_params()
@@ -245,14 +249,14 @@ class MultiLabelDawidSkene(BaseSetAggregator):
             strength = float(self.prior_strength)
         rho: float = float(self.dependence) if self.dependence != "auto" else 0.0
         if self.dependence == "auto":
-            # Never 0, which would be the published read-out.
+            # Never 0, which would switch the correction off.
             rho = max(float(own.dependence.mean()), np.finfo(float).tiny)
         fits = OptionFits.new(table)
         for m in _with_progress(table.n_options, "options with what annotators share"):
             model = self._option(
                 SharedPrior.of(rates[:, m], strength), n_subtypes=1, dependence=rho
             )
-            with ByOption(table.options).of(m):  # The fits before have given their warnings.
+            with ByOption(table.options).of(m):  # The first fits have given the same warnings.
                 fits.keep(m, model._fit(table._of_code(m), self._gold_of(m), None))
         return fits
 
@@ -268,7 +272,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         certain = _sure_counts(fits.sums, fits.squares, confusion[..., 1])
         prior = np.minimum(fits.pseudo_counts.sum(axis=3), PRIOR_COUNTS)
         self._counts = (certain + prior)[..., None] * confusion
-        # Over all options, the crowd's answers are as many as place an annotator's own accuracy.
+        # The rates over all options are shrunk to the crowd's by a fixed number of its answers.
         crowd = fits.counts.sum(axis=(0, 1)) + np.eye(2) + 0.1
         crowd /= crowd.sum(axis=1, keepdims=True)
         overall = fits.counts.sum(axis=1) + SKILL_STRENGTH * crowd
@@ -285,18 +289,19 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         return np.stack(columns, axis=1)
 
     def intervals(self, level: float = 0.95) -> RateIntervals:
-        """Intervals of the annotators' rates.
+        """Return the intervals of the annotators' rates.
 
-        They are quantiles of Beta distributions of the expected counts. Answers about instances in
-        doubt count less, by the information that is missing about which options apply [1]_, and the
-        prior of an option counts as at most three answers. What errs in the same way for all
-        annotators is not in them, as where the whole crowd overlooks much: intervals over all
-        options then hold less than they say. docs/results/multilabel.md has how many hold the true
-        rates in simulated crowds.
+        They are quantiles of Beta distributions of the expected counts. Answers about doubtful
+        instances count less, by the information that is missing about which options apply [1]_, and
+        the prior of an option counts as at most three answers. The intervals do not include errors
+        that all annotators share, for example if the whole crowd overlooks much; intervals over all
+        options then cover less than ``level``. docs/results/multilabel.md shows their coverage in
+        simulated crowds.
 
         Parameters
         ----------
         level : float in (0, 1), default=0.95
+            Nominal coverage.
 
         Returns
         -------
@@ -329,7 +334,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
 
 
 class RateIntervals(NamedTuple):
-    """Intervals [low, high] of the rates of annotators.
+    """Intervals of the rates of annotators; the last axis is [low, high].
 
     Attributes
     ----------
@@ -344,7 +349,7 @@ class RateIntervals(NamedTuple):
 
 
 class _Option(DawidSkene):
-    """The fit of one option, whose prior may be given."""
+    """The aggregator of one option, with an optional given prior."""
 
     _judges_sample = False
     _given: SharedPrior | None = None
@@ -366,13 +371,13 @@ class _Option(DawidSkene):
         super()._read_out(votes, shards, run, found, known, out)
 
     def by_class(self, counts: Any) -> FloatArray:
-        """Counts of the answers [annotator, true, given], (R or 1, 2, 2), subtypes summed up."""
+        """Return counts [annotator, true, given], (R or 1, 2, 2), summed over subtypes."""
         array = as_array(counts)
         summed = array.reshape(len(array), 2, -1, array.shape[2]).sum(axis=2)
         return np.asarray(summed[:, :, :2])
 
     def bare(self) -> DawidSkene:
-        """Return what is needed to predict, without the annotations."""
+        """Return an aggregator that can predict but holds no annotations."""
         given = self.get_params()
         model = DawidSkene(**given)
         own = {name: value for name, value in vars(self).items() if name not in given}
@@ -387,16 +392,16 @@ class _Option(DawidSkene):
 
 @dataclass
 class OptionFits:
-    """What fits of all options have found.
+    """Results of the fits of all options.
 
     Attributes
     ----------
     posterior : array of shape (n, M)
     identified : boolean array of shape (n, M)
     vote_counts, counts, pseudo_counts : arrays of shape (R, M, 2, 2)
-        Answers against the vote shares, expected answers, and those of the prior.
+        Answers counted against the vote shares, expected answers, and pseudo-answers of the prior.
     sums, squares : arrays of shape (R, M, 2, 2)
-        Answers against the posterior, and against its squares.
+        Answers counted against the posterior, and against its squares.
     evidence, dependence : arrays of shape (M,)
     models : list of DawidSkene
     """
@@ -431,7 +436,7 @@ class OptionFits:
         )
 
     def keep(self, code: int, model: Any) -> None:
-        """Keep what a fit of an option, a `_Option`, has found."""
+        """Store the results of the fit of an option, an `_Option`."""
         run = model._kept
         self.posterior[:, code] = model.posterior_[:, 1]
         self.identified[:, code] = model.identified_
@@ -451,25 +456,25 @@ class OptionFits:
 
 
 def _with_progress(n_options: int, what: str) -> Iterator[int]:
-    """Yield the codes of the options; a fit of more than some seconds says how far it is."""
+    """Yield the codes of the options; long fits log their progress."""
     told = monotonic()
     for m in range(n_options):
         yield m
-        if monotonic() - told >= BETWEEN_LINES and m + 1 < n_options:
+        if monotonic() - told >= LOG_INTERVAL and m + 1 < n_options:
             told = monotonic()
             _PROGRESS.info("%s: %d of %d fitted", what, m + 1, n_options)
 
 
 def _sure_counts(sums: FloatArray, squares: FloatArray, rates: FloatArray) -> FloatArray:
-    """Answers as which those of instances in doubt count (Louis 1982).
+    """Return the effective numbers of answers, allowing for doubtful instances (Louis 1982).
 
-    Where it is not sure in which state an instance is, its answer tells less of the rate of ticks
-    in a state. By Louis' identity, the information is that of complete data minus what is missing.
+    If the state of an instance is uncertain, its answer is less informative about the rate of ticks
+    in a state. By Louis' identity, the information is that of complete data minus the missing part.
 
     Parameters
     ----------
     sums, squares : arrays of shape (..., 2, 2)
-        Answers [state, given] against the posterior, and against its squares.
+        Answers [state, given] counted against the posterior, and against its squares.
     rates : array of shape (..., 2)
         Rate of ticks in each state.
 
@@ -484,7 +489,7 @@ def _sure_counts(sums: FloatArray, squares: FloatArray, rates: FloatArray) -> Fl
 
 
 def _annotators_per_instance(table: LabelSetTable) -> float:
-    """Mean number of answers of the instances that have some."""
+    """Return the mean number of answers per instance, over instances with answers."""
     answers = table.answers
     kept = answers if answers.weights is None else answers.take(answers.weights > 0)
     n = kept.annotations_per_instance()
@@ -492,7 +497,7 @@ def _annotators_per_instance(table: LabelSetTable) -> float:
 
 
 def _warn_of_ticks(table: LabelSetTable) -> None:
-    """Warn of options of which little can be known."""
+    """Warn of options with too few ticks, or too many, for an estimate."""
     n = table.ticks_per_option()
     names = table.options
     nobody, everybody = names[n == 0].tolist(), names[n == table.n_annotations].tolist()

@@ -1,4 +1,4 @@
-"""Majority vote about each option of a multi-label task."""
+"""Majority vote on each option of a multi-label task."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from manyhands.typing import MISSING, FloatArray
 
 
 class MultiLabelMajorityVote(BaseSetAggregator):
-    """Take the options that more than half of an instance's annotators ticked.
+    """Choose the options that more than half of an instance's annotators ticked.
 
     Attributes
     ----------
     posterior_ : array of shape (n_instances, n_options)
-        Share of the answers that tick each option; 0 or 1 where gold is given. An instance without
-        answers gets ``prevalence_``.
+        Share of the answers that tick each option; 0 or 1 for instances with gold. An instance
+        without answers gets ``prevalence_``.
     labels_ : boolean array of shape (n_instances, n_options)
         Whether more than half of the answers tick the option.
     prevalence_ : array of shape (n_options,)
@@ -30,12 +30,12 @@ class MultiLabelMajorityVote(BaseSetAggregator):
 
     See Also
     --------
-    MultiLabelDawidSkene : allows for annotators who tick too much or too little.
+    MultiLabelDawidSkene : corrects for annotators who tick too much or too little.
 
     Notes
     -----
-    Weights of the table count, and members of a family share theirs. With few annotators a majority
-    is rare: of two, both must tick.
+    Weights of the table are used, and members of a family share theirs. With few annotators a
+    majority is hard to reach: if there are two, both must tick.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class MultiLabelMajorityVote(BaseSetAggregator):
     )
 
     def __init__(self) -> None:
-        """Make a majority vote, which has no parameters."""
+        """Make a majority vote; it has no parameters."""
 
     def _infer(self, table: LabelSetTable) -> None:
         shares = _shares(table)
@@ -80,7 +80,7 @@ class MultiLabelMajorityVote(BaseSetAggregator):
 
 
 def _shares(table: LabelSetTable) -> FloatArray:
-    """Weighted share of the answers that tick each option, (n, M); NaN without answers."""
+    """Return the weighted share of answers that tick each option, (n, M); NaN without answers."""
     answers = table.answers
     weight = np.asarray(answers.weight * family_weights(answers), dtype=np.float64)
     shape = (table.n_instances, answers.n_classes)

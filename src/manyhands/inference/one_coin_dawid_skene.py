@@ -1,4 +1,4 @@
-"""One-coin Dawid-Skene: each annotator is correct with one probability, whatever the class [1]_.
+"""One-coin Dawid-Skene: an annotator has one probability of being correct for all classes [1]_.
 
 .. [1] Y. Zhang, X. Chen, D. Zhou and M. I. Jordan. Spectral methods meet EM: a provably optimal
    algorithm for crowdsourcing. JMLR 17, 2016, section 2.
@@ -70,7 +70,7 @@ class Counts:
     log_likelihood: float = 0.0
 
     def __add__(self, other: Counts) -> Counts:
-        """Return the counts of both."""
+        """Return the sum of both counts."""
         return Counts(
             self.prior + other.prior,
             self.hits + other.hits,
@@ -86,7 +86,7 @@ class OneCoinModel(EMModel[OneCoinParams, Counts]):
     ----------
     shards : iterable of Votes
     given : array of shape (R,)
-        Annotations of each annotator.
+        Number of annotations of each annotator.
     agreement : float
         Share of the annotations that are correct under the vote shares.
     pseudo : array of shape (R or 1, 2)
@@ -123,12 +123,12 @@ class OneCoinModel(EMModel[OneCoinParams, Counts]):
 
     @staticmethod
     def expect(shard: Votes, skill: FloatArray, prior: FloatArray) -> Counts:
-        """Counts of a shard under its posterior."""
+        """Return the counts of a shard under its posterior."""
         posterior, evidence = _e_step(shard, skill, prior)
         return _count(shard, posterior, float(evidence[shard.voted].sum()))
 
     def maximise(self, counts: Counts, parameters: OneCoinParams | None = None) -> OneCoinParams:
-        """Shares of correct annotations, with the prior's, and of classes."""
+        """Return the shares of correct annotations (with pseudo-annotations) and of classes."""
         rates = np.column_stack([counts.hits, self.given - counts.hits]) + self.pseudo
         # Annotators without annotations get the crowd's agreement.
         rates[rates.sum(axis=1) == 0] = self.agreement, 1.0 - self.agreement
@@ -136,7 +136,7 @@ class OneCoinModel(EMModel[OneCoinParams, Counts]):
         return OneCoinParams(normalise_rows(np.maximum(rates, 0.0)), normalise_rows(prior))
 
     def objective(self, counts: Counts, parameters: OneCoinParams) -> float:
-        """Log likelihood and log prior."""
+        """Return the log likelihood plus the log prior."""
         return counts.log_likelihood + log_dirichlet(self.pseudo, parameters.rates)
 
     @staticmethod
@@ -150,7 +150,7 @@ class OneCoinModel(EMModel[OneCoinParams, Counts]):
 def _e_step(
     shard: Votes, skill: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Posterior (n, C), and log p(annotations), (n,)."""
+    """Return the posterior (n, C), and log p(annotations), (n,)."""
     log_correct = floored_log(skill)
     log_wrong = floored_log((1.0 - skill) / (shard.n_classes - 1))
     joint = weighted_votes(shard, (log_correct - log_wrong)[shard.annotator])
@@ -165,7 +165,7 @@ def _count(shard: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> 
 
 
 def _agreement(shard: Votes) -> float:
-    """Expected number of correct annotations under the vote shares."""
+    """Return the expected number of correct annotations under the vote shares."""
     return float(by_annotator(shard, probability_correct(shard, vote_shares(shard))).sum())
 
 
@@ -173,7 +173,8 @@ class OneCoinDawidSkene(TakesHistory, EMAggregator):
     """Infer true classes and one probability of being correct per annotator, by EM.
 
     Wrong classes are equally probable. With few annotations per annotator, or with many classes,
-    little else can be learnt. Cost and memory do not grow with the square of the number of classes.
+    more parameters cannot be estimated. Cost and memory do not grow with the square of the number
+    of classes.
 
     Parameters
     ----------
@@ -184,11 +185,12 @@ class OneCoinDawidSkene(TakesHistory, EMAggregator):
         Pseudo-annotations of each annotator (a Beta prior), correct as often as the crowd agrees
         with its vote shares; 0 is maximum likelihood.
     class_prior : {"estimated", "uniform"}, default="estimated"
-        "uniform" is over the classes that somebody gave or gold names.
+        Whether the class shares are estimated, or equal for all classes that occur in annotations
+        or gold.
     dependence : float in [0, 1] or "auto", default="auto"
-        Correlation of annotators' mistakes, by which the posterior is less sure than if they were
-        independent; 0 is the published model. "auto" estimates it with the default `DawidSkene`,
-        from the annotations, or from gold where given (see `manyhands.inference.dependence`).
+        Correlation of annotators' mistakes, which makes the posterior less certain than under
+        independence; 0 is the published model. "auto" estimates it with a default `DawidSkene`,
+        from the annotations, or from gold if given (see `manyhands.inference.dependence`).
     gold_sample : {"auto", "random", "chosen"}, default="auto"
         How the instances with gold were chosen; as in `DawidSkene`.
     ties : {"first", "random", "distribute"}, default="first"
@@ -200,7 +202,7 @@ class OneCoinDawidSkene(TakesHistory, EMAggregator):
     Attributes
     ----------
     dependence_, dependence_se_ : float
-        Correlation of annotators' mistakes and its standard error (0 if it was set).
+        Correlation of annotators' mistakes and its standard error (0 if it was given).
     skill_ : array of shape (n_annotators,)
         Probability of a correct annotation.
     log_likelihood_ : array of shape (n_iter_,)

@@ -1,10 +1,10 @@
 """Tables of probabilities: normalised rows, floored logarithms, Dirichlet distributions.
 
-The last axis is the one that sums to 1. A table by annotator, such as the confusion matrices, may
+Probabilities sum to 1 over the last axis. A table by annotator, such as the confusion matrices, may
 be too large for memory: with R annotators, S states and K responses, EM holds about ten tables of
-R * S * K numbers (counts, pseudo-counts, parameters, their logarithms). Whatever is done with
-annotator after annotator is therefore a function of arrays that `map_rows` and `sum_rows` call:
-once for arrays, and once per block for a `LargeTable` (`manyhands.scale.annotator_blocks`).
+R * S * K numbers (counts, pseudo-counts, parameters, their logarithms). Operations on the rows of
+annotators are therefore functions of arrays that `map_rows` and `sum_rows` call: once for arrays,
+and once per block for a `LargeTable` (`manyhands.scale.annotator_blocks`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from scipy.special import gammaln, psi, xlogy
 from manyhands.typing import FloatArray, IntArray
 
 LOG_FLOOR = float(np.log(1e-100))
-"""Replaces log 0 in a confusion matrix: one impossible annotation must not rule out all classes."""
+"""Value instead of log 0 in a confusion matrix, so that one annotation cannot rule out a class."""
 
 GREATEST_LOG = 700.0
-"""Logarithms beyond which, on either side of 0, exponentials are no longer numbers."""
+"""Largest absolute logarithm whose exponential does not overflow or underflow."""
 
 ABSENT = 1e-12
-"""Share up to which a class is absent."""
+"""Share up to which a class counts as absent."""
 
 Table = Any
-"""Table (R, S, K): an array, a `LargeTable`, or counts of a shard that add up to one."""
+"""Type of tables (R, S, K): an array, a `LargeTable`, or counts of a shard that can be added."""
 
 
 def normalise_rows(counts: FloatArray) -> FloatArray:
@@ -55,7 +55,7 @@ def floored_log(p: FloatArray) -> FloatArray:
 
 
 def extrapolated(start: FloatArray, end: FloatArray, step: float) -> FloatArray:
-    """Go ``step`` times as far as from rows to others, given as logarithms; rows sum to 1."""
+    """Return rows ``step`` times as far from ``start`` as ``end``, in logs; rows sum to 1."""
     logs = end - start
     logs *= step
     logs += start
@@ -67,9 +67,10 @@ def extrapolated(start: FloatArray, end: FloatArray, step: float) -> FloatArray:
 
 
 def log_prior(prior: FloatArray, exponent: FloatArray | None) -> FloatArray:
-    """Log of a class prior, for a posterior that is raised to a power (or not: None).
+    """Return the log of a class prior, for a posterior raised to the power ``exponent`` (or None).
 
-    A power would lift the floor of an absent class, whose log is therefore minus infinity.
+    With an exponent the log of an absent class is minus infinity, because the power would raise a
+    finite floor.
     """
     if exponent is None:
         return floored_log(prior)
@@ -77,24 +78,24 @@ def log_prior(prior: FloatArray, exponent: FloatArray | None) -> FloatArray:
 
 
 def log_dirichlet(pseudo_counts: FloatArray, p: FloatArray) -> float:
-    """Log density of a Dirichlet prior up to a constant: sum of pseudo_counts * log p."""
+    """Return the log Dirichlet density up to a constant: the sum of pseudo_counts * log p."""
     return float(xlogy(pseudo_counts, np.maximum(p, np.exp(LOG_FLOOR))).sum())
 
 
-def has_settled(history: Sequence[float], enough: float) -> bool:
-    """Whether the last iteration raised the objective by less than ``enough``."""
+def has_converged(history: Sequence[float], enough: float) -> bool:
+    """Return whether the last iteration raised the objective by less than ``enough``."""
     return len(history) > 1 and history[-1] - history[-2] < enough
 
 
 def expected_log(alpha: FloatArray) -> FloatArray:
-    """E log p for p ~ Dirichlet(alpha) over the last axis, with the shape of ``alpha``."""
+    """Return E log p for p ~ Dirichlet(alpha) over the last axis, with the shape of ``alpha``."""
     expected: FloatArray = psi(alpha)
     expected -= psi(alpha.sum(axis=-1, keepdims=True))
     return expected
 
 
 def dirichlet_divergence(alpha: FloatArray, prior: FloatArray, log_p: FloatArray) -> float:
-    """Sum of KL(Dirichlet(alpha) || Dirichlet(prior)) over all rows.
+    """Return the sum of KL(Dirichlet(alpha) || Dirichlet(prior)) over all rows.
 
     Parameters
     ----------
@@ -108,12 +109,12 @@ def dirichlet_divergence(alpha: FloatArray, prior: FloatArray, log_p: FloatArray
 
 
 def sum_of_product(counts: FloatArray, logs: FloatArray) -> float:
-    """Sum of counts (R, S, K) times logarithms."""
+    """Return the sum of counts (R, S, K) times logarithms."""
     return float(np.einsum("rsk,rsk->", counts, logs))
 
 
 def _log_normaliser(alpha: FloatArray) -> FloatArray:
-    """Log of the integral of prod p_k^(alpha_k - 1), for each row."""
+    """Return the log of the integral of prod p_k^(alpha_k - 1), for each row."""
     log_normaliser: FloatArray = gammaln(alpha).sum(axis=-1) - gammaln(alpha.sum(axis=-1))
     return log_normaliser
 
@@ -129,7 +130,7 @@ class LargeTable(ABC):
 
     @abstractmethod
     def __getitem__(self, key: Any) -> FloatArray:
-        """Rows of a block, (r, S, K), or, of ``[annotators, :, responses]``, their (m, S)."""
+        """Return the rows of a block, (r, S, K), or the entries ``[annotators, :, responses]``."""
 
     @abstractmethod
     def __setitem__(self, rows: slice, values: FloatArray) -> None:
@@ -137,11 +138,11 @@ class LargeTable(ABC):
 
     @abstractmethod
     def at(self, pairs: IntArray) -> FloatArray:
-        """Numbers of the pairs ``annotator * K + response``, shape (m, S)."""
+        """Return the entries of the pairs ``annotator * K + response``, shape (m, S)."""
 
     @abstractmethod
     def new(self, shape: tuple[int, ...]) -> LargeTable:
-        """Make another table of as many annotators, with rows of shape (S, K)."""
+        """Make another table for the same number of annotators."""
 
     @abstractmethod
     def write_to(self, file: BinaryIO) -> None:
@@ -154,31 +155,31 @@ class LargeTable(ABC):
 
 
 class LargeTables(Protocol):
-    """Where tables by annotator are made if they do not fit in memory."""
+    """Protocol of makers of tables by annotator that do not fit in memory."""
 
     def counts(self, votes: Any, posterior: FloatArray) -> Table:
-        """Expected counts of votes under a posterior (n, S)."""
+        """Return the expected counts of votes under a posterior (n, S)."""
 
     def read(self, path: Path, shape: tuple[int, ...]) -> LargeTable:
         """Read a table that `LargeTable.write_to` has written."""
 
 
 def pairs_of(matrix: Any) -> tuple[Any, IntArray]:
-    """One-hot annotations (n, u) of the pairs that occur, and these pairs (u,)."""
+    """Return one-hot annotations (n, u) over the pairs that occur, and these pairs (u,)."""
     pairs, places = np.unique(matrix.indices, return_inverse=True)
     entries: Any = (matrix.data, places, matrix.indptr)
     return csr_matrix(entries, shape=(matrix.shape[0], len(pairs))), pairs.astype(np.int64)
 
 
 def map_rows(function: Callable[..., FloatArray], *tables: Table) -> Table:
-    """Return the table ``function(*tables)``, where each annotator's rows depend on theirs alone.
+    """Return the table ``function(*tables)`` for a function that treats annotators separately.
 
     Parameters
     ----------
     function : callable
-        From arrays (r, S, K) to an array of r rows.
+        Takes arrays (r, S, K) and returns an array of r rows.
     tables
-        Arrays or `LargeTable` with R rows; arrays with other shapes are given whole.
+        Arrays or `LargeTable` with R rows; arrays with other shapes are passed whole.
 
     Returns
     -------
@@ -217,7 +218,7 @@ def over_annotators(counts: Table) -> FloatArray:
 
 
 def _largest(tables: tuple[Table, ...]) -> LargeTable | None:
-    """The table whose blocks have the fewest annotators; None if all are arrays."""
+    """Return the table whose blocks have the fewest annotators; None if all are arrays."""
     on_disk = [table for table in tables if isinstance(table, LargeTable)]
     return max(on_disk, key=lambda table: int(np.prod(table.shape)), default=None)
 
@@ -228,13 +229,13 @@ def _rows(table: Table, rows: slice, like: LargeTable) -> Any:
 
 
 def as_array(table: Table) -> FloatArray:
-    """Table as an array, memory-mapped if it is on disk."""
+    """Return the table as an array, memory-mapped if it is on disk."""
     array: FloatArray = table.array if isinstance(table, LargeTable) else table
     return array
 
 
 def by_response(values: Table) -> Table:
-    """Lay out values (R, S, K) in memory as (R, K, S), as counts are and the E-step reads them."""
+    """Return values (R, S, K) in the memory order (R, K, S), in which the E-step reads them."""
     if not isinstance(values, np.ndarray):
-        return values  # So they lie on disk.
+        return values  # Tables on disk have this order.
     return np.ascontiguousarray(values.transpose(0, 2, 1)).transpose(0, 2, 1)

@@ -1,4 +1,4 @@
-"""Means of ratings that allow for annotators who give too much, or too little.
+"""Means of ratings, corrected for annotators who rate too high or too low.
 
 A rating of instance i by annotator r is y = t_i + s_r + e: the value of the instance, the severity
 of the annotator, and noise. Values, severities and noise are normal, each with a variance that EM
@@ -37,67 +37,69 @@ from manyhands.inference.families import family_weights
 from manyhands.inference.inputs import holds_nothing, only_new, recode_annotators
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
-EARLIER = 5.0
-"""Ratings that the noise of all annotators counts for in that of one of them."""
+NOISE_PRIOR = 5.0
+"""Number of ratings as which the pooled noise counts in the estimate of one annotator's noise."""
 
 
 class RatingMean(BaseEstimator):
-    """Average ratings, scores and many grades, without what annotators give too much or too little.
+    """Average ratings, corrected for annotators who rate too high or too low.
 
-    It takes tables of numbers (``scale="interval"``), and what methods that choose among classes
-    call the label of an instance is here a number, with its standard error.
+    It takes tables of numbers (``scale="interval"``). The result for an instance is a number with a
+    standard error, not one of several classes.
 
     Parameters
     ----------
     severity : bool, default=True
-        Whether to estimate how much each annotator gives too much, and to subtract it. If not,
+        Whether to estimate how much too high each annotator rates, and to subtract it. If not,
         ``values_`` are the plain means.
     precision : bool, default=False
-        Whether ratings of annotators who scatter less count more. It gains where annotators differ
-        much, and loses where there are few ratings of each.
+        Whether ratings by annotators with less noise count more. This helps if annotators differ
+        much, and harms if there are few ratings of each.
     max_iter : int, default=500
-        Most iterations.
+        Largest number of iterations.
     tol : float, default=1e-5
         Stop when no value changes by more than this share of the standard deviation of the ratings.
 
     Attributes
     ----------
     values_ : array of shape (n_instances,)
-        Mean rating of each instance after subtraction of the severities; gold where it is given. An
-        instance without ratings gets the mean of the others.
+        Mean rating of each instance after subtraction of the severities, or its gold. An instance
+        without ratings gets the mean of the others.
     value_se_ : array of shape (n_instances,)
-        Of ``values_``, from the noise of the ratings, the doubt about severities and, without gold,
-        the doubt about their mean; 0 for gold.
+        Standard error of ``values_``, from the noise of the ratings, the uncertainty of severities
+        and, without gold, the uncertainty of their mean; 0 for gold.
     mean_, median_ : arrays of shape (n_instances,)
         Plain mean and median of the ratings, for comparison; NaN without ratings.
     severity_ : array of shape (n_annotators,)
-        How much each annotator gives too much, in units of the ratings; their mean is 0 (without
-        gold).
+        How much too high each annotator rates, in units of the ratings (negative: too low). Without
+        gold, their mean is 0.
     severity_se_ : array of shape (n_annotators,)
         Standard error of ``severity_``.
     annotator_sd_ : array of shape (n_annotators,)
-        Standard deviation of each annotator's ratings around value + severity. That of all
-        annotators counts for 5 ratings in it.
+        Standard deviation of each annotator's ratings around value + severity, shrunk to that of
+        all annotators, which counts as 5 ratings.
     value_sd_, severity_sd_, noise_sd_ : float
         Standard deviations of values, severities and noise.
     instances_, annotators_ : arrays
         Ids of the rows.
     n_annotators_, n_iter_ : int
+        Numbers of annotators and of iterations.
     converged_ : bool
+        Whether the iterations stopped by ``tol`` rather than by ``max_iter``.
     table_ : AnnotationTable
         All ratings seen so far; `partial_fit` adds to them.
 
     See Also
     --------
-    manyhands.agreement.krippendorff_alpha : with ``level="interval"``, agreement about ratings. It
-        is nearly the intraclass correlation ICC(1,1), which ``pingouin.intraclass_corr`` has.
+    manyhands.agreement.krippendorff_alpha : with ``level="interval"``, agreement on ratings. It is
+        nearly the intraclass correlation ICC(1,1), which ``pingouin.intraclass_corr`` computes.
     DawidSkene : chooses among a few grades.
 
     Notes
     -----
-    Weights of the table count, and members of a family share theirs
-    (`manyhands.inference.families`). Abstentions say nothing of a number, and do not count. A bias
-    that all annotators share cannot be seen without gold.
+    Weights of the table are used, and members of a family share theirs
+    (`manyhands.inference.families`). Abstentions are ignored. A bias that all annotators share
+    cannot be detected without gold.
 
     Examples
     --------
@@ -151,17 +153,23 @@ class RatingMean(BaseEstimator):
         groups : dict {annotator id: family}, or sequence of shape (n_annotators,), optional
             As in `BaseAggregator.fit`.
 
+        Returns
+        -------
+        RatingMean
+            The model itself.
+
         Raises
         ------
         AnnotationError
-            If there are no ratings, labels are no numbers, the table is a store, ``gold`` names an
-            unknown instance or is no finite number, or ``groups`` names an unknown annotator.
+            If there are no ratings, labels are not numbers, the table is a store, ``gold`` names an
+            unknown instance or holds a value that is not finite, or ``groups`` names an unknown
+            annotator.
 
         Warns
         -----
         NotIdentifiableWarning
-            If no instance has ratings of two annotators, so that severities cannot be told from
-            values; then they are 0.
+            If no instance has ratings by two annotators, so that severities are not identifiable;
+            they are then set to 0.
         """
         self._validate_params()
         refuse_swapped(table, y, takes="annotations")
@@ -199,14 +207,19 @@ class RatingMean(BaseEstimator):
             New ratings, which may be numbers that nobody gave before.
         y : ignored
         gold : as in `fit`, for the instances of ``table``
-            Gold given earlier remains known.
+            Earlier gold stays known.
         duplicates : {"error", "last", "keep"}
             As in `BaseAggregator.partial_fit`.
+
+        Returns
+        -------
+        RatingMean
+            The model itself.
 
         Raises
         ------
         AnnotationError
-            For the reasons of `fit` and of `BaseAggregator.partial_fit`.
+            As in `fit` and `BaseAggregator.partial_fit`.
         """
         refuse_swapped(table, y, takes="annotations")
         if not hasattr(self, "table_"):
@@ -230,12 +243,16 @@ class RatingMean(BaseEstimator):
         return self._fit(whole, None if np.isnan(numbers).all() else numbers)
 
     def predict(self, table: Any) -> FloatArray:
-        """Values of (new) instances from the severities of the fit, shape (n_instances,).
+        """Return the values of new or old instances, with the severities of the fit.
 
         Parameters
         ----------
         table : AnnotationTable of numbers, or matrix
             Annotators are matched by id; the columns of a matrix are those of ``annotators_``.
+
+        Returns
+        -------
+        array of shape (n_instances,)
 
         Raises
         ------
@@ -259,11 +276,22 @@ class RatingMean(BaseEstimator):
         return self.fit(table, **options).values_
 
     def interval(self, level: float = 0.95) -> FloatArray:
-        """Interval of each value, shape (n_instances, 2): [low, high], of a normal distribution.
+        """Return a confidence interval of each value, by the normal approximation.
 
         Parameters
         ----------
         level : float in (0, 1), default=0.95
+            Coverage of the intervals.
+
+        Returns
+        -------
+        array of shape (n_instances, 2)
+            Lower and upper end, in units of the ratings.
+
+        Raises
+        ------
+        AnnotationError
+            If ``level`` is outside (0, 1).
         """
         check_is_fitted(self, "values_")
         if not 0 < level < 1:
@@ -273,7 +301,7 @@ class RatingMean(BaseEstimator):
 
     @property
     def labels_(self) -> AnyArray:
-        """Say where the values are: aggregators of classes have labels, this one has numbers."""
+        """Raise an error that names ``values_``, because the results are numbers, not labels."""
         raise AttributeError(
             "RatingMean has no labels_, because its answers are numbers: values_ are the means of "
             "the ratings after subtraction of the severities, value_se_ their standard errors, and "
@@ -288,7 +316,7 @@ class RatingMean(BaseEstimator):
 
 
 class Found(NamedTuple):
-    """What EM has found: severities, their variances, and the variances of the model."""
+    """Estimates of EM: severities, their variances, and the variances of the model."""
 
     severity: FloatArray
     doubt: FloatArray
@@ -309,7 +337,7 @@ class Ratings(NamedTuple):
     y, weight : arrays of shape (m,)
     row, who : integer arrays of shape (m,)
     gold : array of shape (n,)
-        NaN where unknown.
+        Known values; NaN if unknown.
     n_annotators : int
     """
 
@@ -322,7 +350,7 @@ class Ratings(NamedTuple):
 
     @classmethod
     def of(cls, table: AnnotationTable, gold: FloatArray | None) -> Ratings:
-        """Take the ratings of a table; those of weight 0 are left out."""
+        """Read the ratings of a table; those of weight 0 are left out."""
         weight = table.weight * family_weights(table)
         counted = weight > 0
         if gold is None:
@@ -345,7 +373,7 @@ class Ratings(NamedTuple):
         return np.bincount(self.who, values, self.n_annotators).astype(np.float64)
 
     def plain(self) -> tuple[FloatArray, FloatArray]:
-        """Weighted mean and median of each instance; NaN without ratings."""
+        """Return the weighted mean and median of each instance; NaN without ratings."""
         total = self.by_row(self.weight)
         gap = np.full(len(total), np.nan)
         mean = np.divide(self.by_row(self.weight * self.y), total, out=gap, where=total > 0)
@@ -353,7 +381,8 @@ class Ratings(NamedTuple):
         row, y, up_to = self.row[order], self.y[order], self.weight[order].cumsum()
         start = np.concatenate([[0.0], total.cumsum()])[:-1][row]
         share = (up_to - start) / total[row]
-        # The first rating at which half of the weight is reached, and that at which it is passed.
+        # The median is the mean of the first rating at which half of the weight is reached and the
+        # first at which it is exceeded.
         ends = []
         for reached in (share >= 0.5 - 1e-9, share > 0.5 + 1e-9):
             first = np.full(len(total), len(y))
@@ -362,7 +391,7 @@ class Ratings(NamedTuple):
         return mean, (ends[0] + ends[1]) / 2
 
     def overlap(self) -> bool:
-        """Whether some instance has ratings of two annotators, or gold."""
+        """Return whether some instance has ratings by two annotators, or gold."""
         pairs = np.unique(self.row.astype(np.int64) * self.n_annotators + self.who)
         several = np.bincount(pairs // self.n_annotators, minlength=len(self.gold)) > 1
         rated = self.by_row(self.weight) > 0
@@ -402,7 +431,9 @@ class Ratings(NamedTuple):
                 total = self.by_annotator(power) + 1 / bias
                 severity = self.by_annotator(power * (self.y - value[self.row])) / total
                 doubt = 1 / total
-                if not known.any():  # The values may rise by what all severities fall.
+                if (
+                    not known.any()
+                ):  # Without gold, only the sum of value and severity is identified.
                     shift = float(severity[active].mean())
                     severity[active] -= shift
                     value = value + shift
@@ -413,8 +444,8 @@ class Ratings(NamedTuple):
             squares = (self.y - value[self.row] - severity[self.who]) ** 2
             squares += unsure[self.row] + doubt[self.who]
             noise = max(self._mean(squares), (1e-6 * scale) ** 2)
-            shown = self.by_annotator(self.weight * squares) + EARLIER * noise
-            shown /= self.by_annotator(self.weight) + EARLIER
+            shown = self.by_annotator(self.weight * squares) + NOISE_PRIOR * noise
+            shown /= self.by_annotator(self.weight) + NOISE_PRIOR
             own_noise = shown if model.precision else np.full(self.n_annotators, noise)
             if step > 1 and np.abs(value - before).max() <= model.tol * scale:
                 converged = True
@@ -427,7 +458,7 @@ class Ratings(NamedTuple):
         return float((self.weight * values).sum() / self.weight.sum())
 
     def values(self, found: Found, *, precision: bool = False) -> tuple[FloatArray, FloatArray]:
-        """Mean of the ratings less severities, not shrunk, and its standard error."""
+        """Return the means of ratings minus severities, not shrunk, and their standard errors."""
         noise = found.own_noise[self.who] if precision else found.noise
         power = self.weight / noise
         total = self.by_row(power)
@@ -438,7 +469,7 @@ class Ratings(NamedTuple):
         )  # fmt: skip
         share = power / total[self.row]
         doubt = self.by_row(share**2 * found.doubt[self.who])
-        if np.isnan(self.gold).all():  # All values may be off by the mean of the severities.
+        if np.isnan(self.gold).all():  # All values share the error of the mean severity.
             doubt += found.bias / len(np.unique(self.who))
         variance = np.divide(1.0, total, out=np.full(len(total), found.spread), where=total > 0)
         known = ~np.isnan(self.gold)
@@ -450,7 +481,7 @@ class Ratings(NamedTuple):
 
 
 def _as_ratings(table: Any, *, empty: bool = False) -> AnnotationTable:
-    """Read a table of numbers, or a matrix of them."""
+    """Return a table of numbers, read from a table or a matrix."""
     if is_sharded(table):
         raise AnnotationError(
             "RatingMean reads a table, and this is a store; give the instances to be rated as one, "
@@ -470,7 +501,7 @@ def _as_ratings(table: Any, *, empty: bool = False) -> AnnotationTable:
 
 
 def gold_values(gold: Any, table: AnnotationTable) -> FloatArray:
-    """Known values of a table's instances, shape (n_instances,); NaN where unknown.
+    """Return the known values of a table's instances, shape (n_instances,); NaN where unknown.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Base class of truth inference about sets of labels: a posterior for each option."""
+"""Base class of truth inference for sets of labels: a posterior for each option."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ REFUSED = {
     "engine": "a table of label sets is counted in this process; leave engine= out, or write one "
     "option, table.option(name), as an AnnotationStore, and fit DawidSkene to it",
 }
-"""Options of `BaseAggregator.fit` that sets do not have, and what to do instead."""
+"""Options of `BaseAggregator.fit` that are not supported for sets, and what to do instead."""
 
 GoldCells: TypeAlias = Mapping[Any, Sequence[str] | Mapping[str, Any]] | ArrayLike
-"""What is known of sets: {instance: options, or {option: 0 or 1}}, or an array or a frame."""
+"""Gold for sets: {instance: options, or {option: 0 or 1}}, or an array or a frame."""
 
 SHOWN = 3
-"""Warnings about single options that are shown; of more, their number."""
+"""Number of warnings about single options that are shown; the others are only counted."""
 
 
 class BaseSetAggregator(BaseEstimator):
-    """Base class of truth inference about sets: ``fit(table)`` leaves a posterior of each option.
+    """Base class of truth inference for sets: ``fit(table)`` infers a posterior for each option.
 
     A subclass implements `_infer`, which sets ``posterior_`` and the method's other attributes,
     and `_posterior`, which applies the fitted model to other instances.
@@ -54,8 +54,9 @@ class BaseSetAggregator(BaseEstimator):
     options_ : array of shape (n_options,)
         Names of the options.
     instances_, annotators_ : arrays
-        Ids of the rows of ``posterior_`` and of what is known of annotators.
+        Ids of the rows of ``posterior_``, and of the annotators.
     n_annotators_ : int
+        Number of annotators.
     posterior_ : array of shape (n_instances, n_options)
         Probability that each option applies; rows do not sum to 1.
     labels_ : boolean array of shape (n_instances, n_options)
@@ -64,7 +65,7 @@ class BaseSetAggregator(BaseEstimator):
     prevalence_ : array of shape (n_options,)
         Share of the instances that each option applies to.
     identified_ : boolean array of shape (n_instances, n_options)
-        Whether the answers, or gold, decide the label.
+        Whether the answers or gold identify the label.
     table_ : LabelSetTable
         All answers seen so far; `partial_fit` adds to them.
     """
@@ -98,20 +99,30 @@ class BaseSetAggregator(BaseEstimator):
         table : LabelSetTable
         y : ignored
         gold : optional
-            What is known: a dict {instance id: options that apply}, whose values are sequences of
-            names (then the other options do not apply) or dicts {option: 0 or 1} (then the others
-            are unknown); or a data frame or array of shape (n_instances, n_options) with 0, 1, and
-            NaN where unknown, a frame with the ids as its index and the options as its columns.
+            Known labels: a dict {instance id: value}, where a value is a sequence of the options
+            that apply (the others do not apply) or a dict {option: 0 or 1} (the others are
+            unknown); or an array of shape (n_instances, n_options) with 0, 1, and NaN where
+            unknown; or a data frame of such values with the ids as its index and the options as its
+            columns.
         groups : dict {annotator id: family}, or sequence of shape (n_annotators,), optional
             Families of annotators; see `AnnotationTable.with_groups`.
         **others
-            None: further options of `BaseAggregator.fit` are refused, with what to do.
+            Further options of `BaseAggregator.fit`. None is supported; the error says what to do
+            instead.
+
+        Returns
+        -------
+        BaseSetAggregator
+            The aggregator itself.
 
         Raises
         ------
         AnnotationError
             If the table holds no answers or is no `LabelSetTable`, ``gold`` names an unknown
-            instance or option, or ``groups`` names an unknown annotator.
+            instance or option, ``groups`` names an unknown annotator, or another option of
+            `BaseAggregator.fit` is given.
+        TypeError
+            If an option is unknown.
         """
         self._validate_params()
         self._refuse(others)
@@ -139,9 +150,14 @@ class BaseSetAggregator(BaseEstimator):
             New answers over the same options, some of which nobody may have ticked.
         y : ignored
         gold : as in `fit`, for the instances of ``table``
-            Gold given earlier remains known.
+            Earlier gold stays known.
         duplicates : {"error", "last", "keep"}
             How to treat an (instance, annotator) pair that was already answered.
+
+        Returns
+        -------
+        BaseSetAggregator
+            The aggregator itself.
 
         Raises
         ------
@@ -190,7 +206,7 @@ class BaseSetAggregator(BaseEstimator):
             raise AnnotationError(f"{name}= is not for sets of labels: {REFUSED[name]}")
 
     def _read(self, table: Any) -> LabelSetTable:
-        """Refuse what is no table of sets."""
+        """Raise an error unless the table is a `LabelSetTable`."""
         name = type(self).__name__
         if isinstance(table, LabelSetTable):
             require_annotators(table.answers, name)
@@ -212,7 +228,7 @@ class BaseSetAggregator(BaseEstimator):
         raise AnnotationError(f"table is {article} {kind}, not a LabelSetTable; give {mend}")
 
     def _gold_of(self, code: int) -> IntArray | None:
-        """Known answers of one option, shape (n_instances,), -1 where unknown; None without any."""
+        """Return the gold of one option, (n_instances,), -1 where unknown; None without gold."""
         if self._gold is None or (self._gold[:, code] == MISSING).all():
             return None
         return self._gold[:, code].astype(np.int64)
@@ -223,10 +239,10 @@ class BaseSetAggregator(BaseEstimator):
 
     @abstractmethod
     def _posterior(self, table: LabelSetTable) -> FloatArray:
-        """Posterior of other instances labelled by the fitted annotators, shape (n, M)."""
+        """Return the posterior of other instances, by the fitted parameters, shape (n, M)."""
 
     def predict_proba(self, table: LabelSetTable) -> FloatArray:
-        """Posterior of (new) instances from what is known of their annotators.
+        """Return the posterior of new or old instances, by the fitted annotators' parameters.
 
         Parameters
         ----------
@@ -247,7 +263,7 @@ class BaseSetAggregator(BaseEstimator):
         return self._posterior(self._read(table).with_options(self.options_))
 
     def predict(self, table: LabelSetTable) -> BoolArray:
-        """Whether each option applies to (new) instances, shape (n_instances, n_options)."""
+        """Return whether each option applies to (new) instances, shape (n_instances, n_options)."""
         return self.predict_proba(table) > 0.5
 
     def fit_predict(self, table: LabelSetTable, y: Any = None, **options: Any) -> BoolArray:
@@ -271,7 +287,7 @@ class BaseSetAggregator(BaseEstimator):
 
 
 def gold_cells(gold: Any, table: LabelSetTable) -> IntArray:
-    """Read what is known, shape (n_instances, n_options): 0, 1, and -1 where unknown.
+    """Return gold as an array (n_instances, n_options) of 0, 1, and -1 where unknown.
 
     Raises
     ------
@@ -314,7 +330,7 @@ def _places(names: list[Any], known: AnyArray, what: str) -> IntArray:
 
 
 def _fill(row: IntArray, name: Any, value: Any, options: AnyArray) -> None:
-    """Write what is known of one instance into its row."""
+    """Write the gold of one instance into its row."""
     if isinstance(value, Mapping):
         places = _places([str(option) for option in value], options, "options")
         row[places] = _checked(np.array(list(value.values()), dtype=object))
@@ -329,7 +345,7 @@ def _fill(row: IntArray, name: Any, value: Any, options: AnyArray) -> None:
 
 
 def _checked(values: AnyArray) -> IntArray:
-    """Known cells as 0 and 1, -1 where unknown."""
+    """Return the known cells as 0 and 1, -1 where unknown."""
     cells = np.full(values.shape, MISSING, dtype=np.int8)
     known = ~missing_mask(values)
     given = values[known]
@@ -347,7 +363,7 @@ def _checked(values: AnyArray) -> IntArray:
 
 
 class ByOption:
-    """What fits of single options warn of: told once, with the options that it is about."""
+    """Collects the warnings of the fits of all options, to give each once with its options."""
 
     def __init__(self, options: AnyArray) -> None:
         self.options = options.tolist()

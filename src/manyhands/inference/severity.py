@@ -1,23 +1,23 @@
-"""Severity: by how many grades an annotator's answers are above, or below, the truth.
+"""Severity: the number of grades by which an annotator's answers are above or below the truth.
 
-Grades have an order, and annotators differ in where they cut the scale. Of an annotator r of grades
-0, ..., K - 1, the centre of the prior of the confusion matrix is the crowd's, P, tilted by how
-often r is right (g) and by which side r errs on (b):
+Annotators of ordered classes differ in where they draw the limits between grades. For an annotator
+r of grades 0, ..., K - 1, the centre of the prior of the confusion matrix is the crowd's matrix P,
+tilted by how often r is right (g) and by the side on which r errs (b):
 
     q_r[s, l]  ~  P[s, l] exp(g_r [l = c(s)] + b_r (l - c(s)) / (K - 1)),
 
 where s is a state (a class c, or a subtype of one) and l the answer. `Tilt` fits the two numbers to
-the annotator's counts N_r and to m annotations as the crowd gives them, in which w_s are the shares
-of the states:
+the annotator's counts N_r and to m annotations distributed like the crowd's, where w_s are the
+shares of the states:
 
     (g, b)_r  =  argmax  sum_sl (N_r + m w_s P)[s, l] log q_r[s, l]  -  .0005 (g^2 + b^2).
 
-Without annotations, or with m beyond all bounds, q is P. The *severity* of an annotator, in grades,
-is the mean of l - c under the fitted confusion matrix and the shares of the classes (`severity`).
+Without annotations, or as m grows, q approaches P. The *severity* of an annotator, in grades, is
+the mean of l - c under the fitted confusion matrix and the shares of the classes (`severity`).
 
-The maximum is found by Newton's method, for all annotators at once. Of the exponentials,
-exp(b l / (K - 1)) depends on the annotator and the answer alone, so that sums over answers are
-products with matrices (K, S), and nothing of the size of all confusion matrices is made before q.
+The maximum is found by Newton's method for all annotators at once. The factor exp(b l / (K - 1))
+depends only on the annotator and the answer, so sums over answers are products with matrices (K,
+S), and no array of the size of all confusion matrices is needed before q.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from manyhands.inference.probability import Table, map_rows
 from manyhands.inference.votes import Votes, by_annotator
 from manyhands.typing import FloatArray, IntArray
 
-CROWD = 0.01
+CROWD_SHARE = 0.01
 """Share of the crowd's matrix in a centre, so that no tilt makes an answer impossible."""
 
 RIDGE = 0.001
-"""Precision of g and b around 0: it decides only where nothing else does."""
+"""Precision of g and b around 0, so small that it matters only where the data do not."""
 
-STEPS, LONGEST = 12, 3.0
-"""Newton steps, and the greatest change of a parameter in one of them."""
+N_STEPS, LONGEST_STEP = 12, 3.0
+"""Number of Newton steps, and the largest change of a parameter in a step."""
 
 
 class FittedTilts(NamedTuple):
-    """Tilts of annotators, and how they depend on the counts.
+    """Fitted tilts of annotators, and their covariance.
 
     Attributes
     ----------
@@ -59,18 +59,18 @@ class FittedTilts(NamedTuple):
 
 @dataclass(frozen=True)
 class Tilt:
-    """Centres of a prior that are the crowd's matrix, tilted.
+    """Maker of centres of a prior: the crowd's matrix, tilted for each annotator.
 
     Attributes
     ----------
     crowd : array of shape (S, K)
         The crowd's matrix P.
     shares : array of shape (S,)
-        Those of the states, w.
+        Shares w of the states.
     classes : integer array of shape (S,)
         Class c of each state.
     strength : float
-        Annotations m as the crowd gives them, which are added to each annotator's own.
+        Number m of annotations, distributed like the crowd's, that are added to each annotator's.
     """
 
     crowd: FloatArray
@@ -80,7 +80,7 @@ class Tilt:
 
     @property
     def _place(self) -> FloatArray:
-        """Place of each answer on a scale of length 1, (K,)."""
+        """Position of each answer on a scale of length 1, (K,)."""
         n_classes = self.crowd.shape[1]
         return np.linspace(-0.5, 0.5, n_classes)
 
@@ -104,7 +104,7 @@ class Tilt:
         right, up = np.zeros(len(counts)), np.zeros(len(counts))
 
         def curvature() -> tuple[FloatArray, ...]:
-            """Gradient and negative Hessian at the parameters."""
+            """Return the gradient and negative Hessian at the parameters."""
             answer = np.exp(up[:, None] * place)
             hit = own * np.exp(right)[:, None] * answer[:, self.classes]
             total = answer @ powers[0]
@@ -124,17 +124,17 @@ class Tilt:
             )
             return *gradient, *hessian
 
-        for _ in range(STEPS):
+        for _ in range(N_STEPS):
             of_right, of_up, a, b, d = curvature()
             determinant = a * d - b * b
-            right += ((d * of_right - b * of_up) / determinant).clip(-LONGEST, LONGEST)
-            up += ((a * of_up - b * of_right) / determinant).clip(-LONGEST, LONGEST)
+            right += ((d * of_right - b * of_up) / determinant).clip(-LONGEST_STEP, LONGEST_STEP)
+            up += ((a * of_up - b * of_right) / determinant).clip(-LONGEST_STEP, LONGEST_STEP)
         *_, a, b, d = curvature()
         inverse = np.array([[d, -b], [-b, a]]) / (a * d - b * b)
         return FittedTilts(right, up, inverse.transpose(2, 0, 1))
 
     def tilted(self, crowd: FloatArray, fitted: FittedTilts) -> FloatArray:
-        """Return q of each annotator, shape (R, S, K), laid out as counts are."""
+        """Return q of each annotator, shape (R, S, K), in the memory order of counts."""
         states = np.arange(len(self.classes))
         tilted = np.exp(fitted.up[:, None] * self._place)[:, :, None] * crowd.T
         tilted[:, self.classes, states] *= np.exp(fitted.right)[:, None]
@@ -142,14 +142,14 @@ class Tilt:
         return tilted.transpose(0, 2, 1)
 
     def centre(self, counts: FloatArray, crowd: FloatArray | None = None) -> FloatArray:
-        """Return the centres of annotators with these counts, both of shape (R, S, K).
+        """Return the centres of annotators with the given counts, both of shape (R, S, K).
 
-        ``crowd`` is tilted in place of the matrix that the parameters are fitted with.
+        If ``crowd`` is given, it is tilted instead of the matrix to which the tilts are fitted.
         """
         crowd = self.crowd if crowd is None else crowd
         centre = self.tilted(crowd, self.fit(counts))
-        centre *= 1.0 - CROWD
-        centre += CROWD * crowd
+        centre *= 1.0 - CROWD_SHARE
+        centre += CROWD_SHARE * crowd
         return centre
 
     def doubt(self, counts: FloatArray, weight: FloatArray) -> FloatArray:
@@ -159,7 +159,7 @@ class Tilt:
         ----------
         counts : array of shape (R, S, K)
         weight : array of shape (R, S)
-            Of each state's mean distance.
+            Weight of each state's mean distance.
         """
         fitted = self.fit(counts)
         q = self.tilted(self.crowd, fitted)
@@ -174,14 +174,18 @@ class Tilt:
 
 
 def severity(confusion: FloatArray, shares: FloatArray) -> FloatArray:
-    """Grades by which each annotator's answers are above the truth, on average, shape (R,).
+    """Return the mean number of grades by which answers are above the truth, shape (R,).
 
     Parameters
     ----------
     confusion : array of shape (R, C, C)
         Indexed [annotator, true, given]; rows sum to 1.
     shares : array of shape (C,)
-        Of the classes.
+        Shares of the classes.
+
+    Returns
+    -------
+    array of shape (R,)
     """
     return np.asarray(np.einsum("c,rck,ck->r", shares, confusion, _distance(len(shares))))
 
@@ -195,25 +199,24 @@ def severity_error(
     tilt: Tilt | None,
     doubt: FloatArray,
 ) -> FloatArray:
-    """Standard error of each annotator's severity relative to the others', shape (R,).
+    """Return the standard error of each annotator's severity relative to the others', shape (R,).
 
-    Three variances are summed. Rows of confusion matrices are Dirichlet distributed, with counts
-    and pseudo-counts as their parameters; the pseudo-counts are known up to g and b, whose
-    distribution is taken for normal; and the grades of the instances are known as far as the
-    posterior says. A severity that all annotators share cannot be seen without gold, and is left
-    out.
+    It sums three variances: that of the rows of confusion matrices, which are Dirichlet distributed
+    with counts and pseudo-counts as parameters; that of the pseudo-counts, from a normal
+    distribution of g and b; and that of the instances' grades under the posterior. A severity that
+    all annotators share cannot be detected without gold, and is not included.
 
     Parameters
     ----------
     counts, pseudo_counts, vote_counts : arrays of shape (R, S, K); the second (1, S, K), too
-        Annotations counted under the posterior, those of the prior, and those against the vote
-        shares, from which the prior is made.
+        Annotations counted under the posterior, pseudo-annotations of the prior, and annotations
+        counted against the vote shares, from which the prior is made.
     shares : array of shape (S,)
-        Of the states.
+        Shares of the states.
     n_classes : int
-        Answers; a further response is that of abstentions.
+        Number of classes; a further response stands for abstentions.
     tilt : Tilt or None
-        Of the prior, if its centre has one.
+        Tilts of the prior's centre, if any.
     doubt : array of shape (R,)
         Variance of the grade under the posterior, summed over each annotator's annotations
         (`doubt_of_grades`).
@@ -236,19 +239,19 @@ def severity_error(
         return np.stack([variance, seen], axis=1)
 
     variance, seen = np.asarray(map_rows(of_rows, counts, pseudo_counts, vote_counts)).T
-    unseen = np.full_like(doubt, np.inf)  # Nothing is known without annotations and a prior.
+    unseen = np.full_like(doubt, np.inf)  # Without annotations and prior, the error is infinite.
     of_grades = np.divide(doubt, seen**2, out=unseen, where=seen > 0)
     return np.asarray(np.sqrt(variance + of_grades))
 
 
 def doubt_of_grades(shard: Votes, posterior: FloatArray) -> FloatArray:
-    """Variance of the grade of each annotation's instance, summed by annotator, shape (R,)."""
+    """Return the variance of instances' grades, summed over each annotator's annotations, (R,)."""
     grades = np.arange(shard.n_classes, dtype=np.float64)
     variance = posterior @ grades**2 - (posterior @ grades) ** 2
     return by_annotator(shard, np.maximum(variance, 0.0)[shard.instance])
 
 
 def _distance(n_classes: int) -> FloatArray:
-    """Grades from the truth to the answer, shape (C, C)."""
+    """Return the signed distance from the truth to the answer in grades, shape (C, C)."""
     grades = np.arange(n_classes, dtype=np.float64)
     return grades - grades[:, None]

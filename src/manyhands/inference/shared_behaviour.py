@@ -1,21 +1,21 @@
-"""How annotators tick, shared across the options of a multi-label task.
+"""A prior of annotators' rates of ticks, shared across the options of a multi-label task.
 
-An annotator who overlooks half of what there is under one option does so under others, too. With
-few answers an annotator's own habit under one option can hardly be seen, and over all options it
-can. So the prior of each option's confusion matrices is placed where the crowd's habit under the
-option and the annotator's habit over all options would have it.
+An annotator who overlooks half of the instances of one option does so with other options, too. With
+few answers, the rate under one option is poorly estimated, but the rate over all options is not.
+The centre of the prior of each option's confusion matrices therefore combines the crowd's rate
+under the option with the annotator's deviation over all options.
 
-Counts are answers N seen and T ticked, of annotator r, option m and state z (0: the option does not
+Counts are answers N and ticks T, of annotator r, option m and state z (0: the option does not
 apply, 1: it does), against the vote shares of the instances.
 
-- The crowd ticks option m in state z at the rate c_mz, and over all options at p_z. In log odds,
-  the rate is drawn half of the way from c_mz to p_z, which gives c'_mz: rare options have few
-  counts.
-- The habit of annotator r is how far, in log odds, his rate in state z differs from that of the
-  crowd under the options that he saw, shrunk by `SKILL_STRENGTH` answers at the crowd's rate. Here
-  the counts are against the shares of the *others'* votes: with two annotators, half of an
-  instance's votes are one's own, and who ticks much would seem to recognise everything.
-- The centre of the prior is c'_mz, moved by the habit.
+- The crowd ticks option m in state z at the rate c_mz, and over all options at p_z. Because rare
+  options have few counts, the rate is shrunk half of the way from c_mz to p_z in log odds; this
+  gives c'_mz.
+- The deviation of annotator r is the difference, in log odds, between their rate in state z and
+  that of the crowd under the options they saw, shrunk by `SKILL_STRENGTH` answers at the crowd's
+  rate. Here the counts are against the vote shares of the *others*. With two annotators, half of an
+  instance's votes are one's own, so somebody who ticks much would seem to recognise everything.
+- The centre of the prior is c'_mz plus this deviation, in log odds.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from manyhands.typing import FloatArray, IntArray
 STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 """Candidates of the strength of the shared prior."""
 
-POOLED = 0.5
-"""Weight of the rate over all options in that of one option. On real sets 0 and 1 are each better
-somewhere."""
+POOLED_WEIGHT = 0.5
+"""Weight of the rate over all options in the rate of one option. On some real sets 0 is better, on
+others 1."""
 
-LEAST, GREATEST = 0.005, 0.995
-"""Rates of the crowd are never surer than this."""
+LEAST_RATE, GREATEST_RATE = 0.005, 0.995
+"""Bounds of the crowd's rates, because a prior must not be certain."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class SharedPrior(ConfusionPrior):
     Attributes
     ----------
     rates : array of shape (R, 2)
-        Probability that each annotator ticks, in each state.
+        Probability that each annotator ticks the option, in each state.
     """
 
     rates: Any = None
 
     @classmethod
     def of(cls, rates: FloatArray, strength: float) -> SharedPrior:
-        """Make the prior of an option."""
+        """Return the prior of an option."""
         return cls("shared", strength, 0.7, rates)
 
     def _centre(
@@ -75,11 +75,11 @@ class SharedPrior(ConfusionPrior):
         ordered: bool = False,
         times: float = 1.0,
     ) -> Table:
-        """Centre of the prior on every row, shape (R, 2, K); rows sum to ``times``."""
+        """Return the centre of the prior on every row, shape (R, 2, K); rows sum to ``times``."""
         centre = np.stack([1.0 - self.rates, self.rates], axis=2)
         if counts.shape[2] == n_classes:
             return times * centre
-        # How often annotators abstain is not shared.
+        # The rates of abstaining are not shared.
         abstains = ConfusionPrior("hierarchical", self.strength, self.diagonal)._centre(
             counts, n_classes
         )[:, :, n_classes:]
@@ -87,7 +87,7 @@ class SharedPrior(ConfusionPrior):
 
 
 def shared_rates(counts: FloatArray, by_others: FloatArray) -> FloatArray:
-    """Rates at which annotators tick, as all options together show them.
+    """Return each annotator's rate of ticks under each option, estimated from all options.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def shared_rates(counts: FloatArray, by_others: FloatArray) -> FloatArray:
         Answers of each annotator under each option, indexed [.., .., true, given], against the
         vote shares.
     by_others : array of shape (R, M, 2, 2)
-        The same against the shares of the others' votes (`count_by_others`).
+        The same, counted against the vote shares of the others (`count_by_others`).
 
     Returns
     -------
@@ -117,21 +117,21 @@ def count_by_others(table: AnnotationTable, gold: IntArray | None = None) -> Flo
     Parameters
     ----------
     table : AnnotationTable
-        Of one option: no and yes.
+        Answers on one option: no and yes.
     gold : integer array of shape (n_instances,), optional
-        Known answers, -1 where unknown; they count for the shares of others.
+        Known answers, -1 where unknown; they replace the shares of others.
 
     Returns
     -------
     array of shape (R, 2, 2)
-        Indexed [annotator, true, given]. Instances with one answer and no gold do not count.
+        Indexed [annotator, true, given]. Instances with one answer and no gold are left out.
     """
     instance, ticked = table.instance, table.label.astype(np.float64)
     weight = np.asarray(table.weight * family_weights(table), dtype=np.float64)
     n = table.n_instances
     others = np.bincount(instance, weight, n)[instance] - weight
     yes = np.bincount(instance, weight * ticked, n)[instance] - weight * ticked
-    # What is left of rounding is nobody's vote.
+    # Values up to 1e-9 are rounding errors, not votes.
     share = np.divide(yes, others, out=np.full(len(yes), np.nan), where=others > 1e-9)
     if gold is not None:
         share = np.where(gold[instance] >= 0, gold[instance], share)
@@ -149,22 +149,22 @@ def count_by_others(table: AnnotationTable, gold: IntArray | None = None) -> Flo
 
 
 def _crowd_rates(counts: FloatArray) -> FloatArray:
-    """Rates of the crowd, (M, 2), each drawn towards that over all options."""
+    """Return the rates of the crowd, (M, 2), each shrunk to the rate over all options."""
     ticked, seen = counts[..., 1], counts.sum(axis=3)
     each = _rate(ticked.sum(axis=0), seen.sum(axis=0))
     overall = _rate(ticked.sum(axis=(0, 1)), seen.sum(axis=(0, 1)))
-    return np.asarray(expit(POOLED * logit(overall) + (1 - POOLED) * logit(each)))
+    return np.asarray(expit(POOLED_WEIGHT * logit(overall) + (1 - POOLED_WEIGHT) * logit(each)))
 
 
 def _rate(ticked: FloatArray, seen: FloatArray) -> FloatArray:
-    """Share of ticks in each state (last axis): an option that nobody ticks still has a rate."""
-    return np.clip((ticked + 0.1 + np.arange(2)) / (seen + 1.2), LEAST, GREATEST)
+    """Return the share of ticks in each state (last axis), never 0, even for unticked options."""
+    return np.clip((ticked + 0.1 + np.arange(2)) / (seen + 1.2), LEAST_RATE, GREATEST_RATE)
 
 
 def shared_strength(
     counts: FloatArray, rates: FloatArray, strengths: Sequence[float] = STRENGTHS
 ) -> float:
-    """Of the strengths, the one with the greatest evidence over all options.
+    """Return the strength with the greatest evidence over all options.
 
     Parameters
     ----------

@@ -1,12 +1,12 @@
-"""Shared mistakes: whether a set of annotators makes them, and what a fit says of it.
+"""Shared mistakes: tests of whether sets of annotators share mistakes, and the warnings of a fit.
 
-Sets are the declared families, or clusters that are searched for; each is judged by a pooled
+Sets are the declared families, or clusters found in the annotations. Each is tested by a pooled
 tetrad [1]_.
 
 If one truth and independent skills explain the annotations of two classes, the covariance of two
-annotators is a product of their skills. So the mean product of centred annotations within a set A,
-times that within the rest B, equals the square of that across (with more classes, if annotators
-spread their mistakes alike):
+annotators is the product of their skills. Then the mean product of centred annotations within a set
+A, times that within the rest B, equals the square of that across A and B. (With more classes, this
+holds if annotators distribute their mistakes in the same way.) Hence
 
     excess = Q_AA Q_BB - Q_AB^2 = 0.
 
@@ -51,38 +51,43 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 _LOG = logging.getLogger("manyhands")
 
 DENSE = 0.3
-"""Only annotators of at least so many of the instances are searched: machines annotate most."""
+"""Only annotators of at least this share of the instances are searched for families, because models
+usually annotate most of them."""
 
 LEAST_Z = 4.0
-"""Random sets of human annotators exceed it in 2 % of cases, sets that were searched more often."""
+"""Least z of the excess for a warning. Random sets of human annotators exceed it in 2 % of cases,
+sets found by a search more often."""
 
 LEAST_DECLARED_Z = 2.0
-"""A declared family below it shows no shared mistakes."""
+"""A declared family with a smaller z shows no shared mistakes."""
 
 MOST_COLUMNS = 256
-"""Columns of the indicators of annotations; more classes share them."""
+"""Number of columns of the indicators of annotations; if there are more classes, they share
+columns."""
 
 MOST_ANNOTATORS, MOST_INSTANCES = 30, 2000
-"""The search looks at no more than these, so that it costs less than a fit."""
+"""Largest numbers of annotators and instances in the search, so that it costs less than a fit."""
 
 LEAST_PAIRS = 30
-"""Instances that two annotators of the same side share, below which nothing is measured."""
+"""Least number of instances with two annotations by the same side for a test."""
 
 LEAST_SEARCHED = 3
-"""Smallest set that is searched: among many pairs of people, some agree by chance or by habit."""
+"""Size of the smallest set in the search: among many pairs of people, some agree by chance or by
+habit."""
 
 MOST_CUT = 15
-"""With more annotators, families are not chosen by gold."""
+"""Largest number of annotators among whom gold can detect families."""
 
 N_RESAMPLES = 100
+"""Number of bootstrap samples for the standard error of the excess."""
 
 ROUNDING = 1e-9
-"""Standard error of the excess up to which it is rounding errors."""
+"""Standard errors of the excess up to this value are rounding errors."""
 
 
 @dataclass(frozen=True)
 class SharedMistakes:
-    """How far a set of annotators agrees beyond what one truth and their skills explain.
+    """Test of whether a set of annotators agrees more than one truth and their skills explain.
 
     Attributes
     ----------
@@ -93,10 +98,10 @@ class SharedMistakes:
     se : float
         Its standard error (bootstrap over instances); nan if not measurable.
     searched : bool
-        Whether the set was found in the same annotations, which makes ``z`` too large.
+        Whether the set was found in the same annotations, which biases ``z`` upwards.
     n_shared : tuple of int, or None
-        Instances with two annotations by the set, with two by the others, and with one of each,
-        where these are too few to measure.
+        Numbers of instances with two annotations by the set, with two by the others, and with one
+        of each, if they are too few for a test.
     """
 
     members: tuple[Any, ...]
@@ -115,7 +120,7 @@ class SharedMistakes:
         """Excess in standard errors; nan if not measurable."""
         if not self.measurable or self.se > ROUNDING:
             return self.excess / self.se
-        return 0.0  # Nobody errs, or everybody always gives the same class.
+        return 0.0  # There are no mistakes, or everybody always gives the same class.
 
     def __str__(self) -> str:
         names = _listed(self.members)
@@ -139,7 +144,7 @@ class SharedMistakes:
 
     @property
     def _lacking(self) -> str:
-        """What too few instances have, and how many have it."""
+        """Text that says which annotations too few instances have, and how many have them."""
         kinds = (
             "two annotations by them",
             "two annotations by the others",
@@ -156,7 +161,7 @@ class SharedMistakes:
 def shared_mistakes(
     table: AnnotationTable, members: Any = None, *, random_state: int = 0
 ) -> list[SharedMistakes]:
-    """Measure whether sets of annotators share mistakes, without gold.
+    """Test whether sets of annotators share mistakes, without gold.
 
     Parameters
     ----------
@@ -171,8 +176,8 @@ def shared_mistakes(
     Returns
     -------
     list of SharedMistakes
-        In the order given, or of the families' names; searched sets by falling z. Printing one
-        says what it means.
+        In the given order, or in that of the families' names; searched sets by decreasing z. A
+        printed result explains itself.
 
     Raises
     ------
@@ -181,8 +186,8 @@ def shared_mistakes(
 
     Notes
     -----
-    The measure is symmetric: if A shares mistakes and B does not, or B does and A's common factor
-    is the truth, the excess is the same. Mistakes that *all* annotators share leave no trace.
+    The test is symmetric: the excess is the same if A shares mistakes and B does not, or if B does
+    and A's common factor is the truth. Mistakes that *all* annotators share cannot be detected.
 
     Examples
     --------
@@ -207,20 +212,23 @@ def shared_mistakes(
 
 
 def declared_sets(table: AnnotationTable, centred: Centred) -> list[SharedMistakes]:
-    """The families of the table with at least two members, in the order of their names."""
+    """Test the families of the table with at least two members, in the order of their names."""
     return [_measure(table, centred, codes) for codes in _families(table)]
 
 
 def searched_sets(table: AnnotationTable | Sharded, centred: Centred) -> list[SharedMistakes]:
-    """Clusters of annotators of many instances, by falling z; those not measurable are last."""
+    """Test the clusters of annotators of many instances; return them by decreasing z.
+
+    Clusters that cannot be tested come last.
+    """
     found = [_measure(table, centred, codes, searched=True) for codes in _clusters(centred)]
     return sorted(found, key=lambda one: -one.z if one.measurable else np.inf)
 
 
 def not_measured(table: AnnotationTable | Sharded, centred: Centred) -> SharedMistakes | None:
-    """The annotators of many instances, if the others are too sparse to measure against.
+    """Return the annotators of many instances if the others annotated too little for a test.
 
-    None also if they do not agree with one another more than with the others.
+    None also if they agree with one another no more than with the others.
     """
     dense = np.flatnonzero(dense_annotators(centred.table))
     six = _six_sums(centred, dense)
@@ -250,7 +258,7 @@ class Centred:
     values : array of shape (m, C)
         With many classes, a sketch of `MOST_COLUMNS` columns.
     draws : array of shape (B, n)
-        How often each bootstrap sample holds each instance.
+        Number of times that each bootstrap sample contains each instance.
     """
 
     table: AnnotationTable
@@ -259,7 +267,7 @@ class Centred:
 
     @classmethod
     def of(cls, table: AnnotationTable | Sharded, rng: np.random.Generator) -> Centred:
-        """Centre the annotations of instances that have at least two."""
+        """Centre the annotations of instances with at least two annotations."""
         annotated = np.flatnonzero(table.annotations_per_instance() > 1)
         if len(annotated) > MOST_INSTANCES:
             annotated = np.sort(rng.choice(annotated, MOST_INSTANCES, replace=False))
@@ -279,7 +287,7 @@ class Centred:
         return cls(part, values, draws)
 
     def sums(self, rows: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Sum of e (n, C), of |e|^2 (n,), and number of the given annotations, per instance."""
+        """Return the sums of e (n, C) and |e|^2 (n,), and the counts, over some annotations."""
         n, instance = self.table.n_instances, self.table.instance[rows]
         values = self.values[rows]
         columns = [*values.T, (values**2).sum(axis=1), np.ones(len(instance))]
@@ -290,10 +298,11 @@ class Centred:
 
 
 def _sketch(n_classes: int) -> tuple[IntArray, FloatArray, int]:
-    """Column and sign of each class, and the number of columns: a column for each of few classes.
+    """Return the column and the sign of each class, and the number of columns.
 
-    Many classes share columns by chance, with random signs, so that products of indicators keep
-    their expectation (count sketch: Charikar, Chen & Farach-Colton, ICALP 2002).
+    Few classes have a column each. Many classes share columns at random, with random signs, so that
+    products of indicators keep their expectation (count sketch: Charikar, Chen & Farach-Colton,
+    ICALP 2002).
     """
     if n_classes <= MOST_COLUMNS:
         return np.arange(n_classes), np.ones(n_classes), n_classes
@@ -309,7 +318,7 @@ def _measure(
     *,
     searched: bool = False,
 ) -> SharedMistakes:
-    """The excess of a set of annotator codes, and its standard error."""
+    """Test a set of annotator codes: compute the excess and its standard error."""
     members = tuple(table.annotators[codes].tolist())
     six = _six_sums(centred, codes)
     n_within, n_others, n_across = (six[3:] > 0).sum(axis=1).tolist()
@@ -322,7 +331,7 @@ def _measure(
 
 
 def _six_sums(centred: Centred, codes: IntArray) -> FloatArray:
-    """Products and pairs within A, within B and across, for each instance, shape (6, n)."""
+    """Return products and numbers of pairs within A, within B and across, by instance, (6, n)."""
     within = np.isin(centred.table.annotator, codes)
     sums, squares, given = zip(centred.sums(within), centred.sums(~within), strict=True)
     products = [((s**2).sum(axis=1) - q) / 2 for s, q in zip(sums, squares, strict=True)]
@@ -331,7 +340,7 @@ def _six_sums(centred: Centred, codes: IntArray) -> FloatArray:
 
 
 def _excess(six: FloatArray) -> FloatArray:
-    """Q_AA Q_BB - Q_AB^2 from sums of products and numbers of pairs, shape (..., 6)."""
+    """Return Q_AA Q_BB - Q_AB^2 from sums of products and numbers of pairs, shape (..., 6)."""
     q = six[..., :3] / np.maximum(six[..., 3:], 1.0)
     excess: FloatArray = q[..., 0] * q[..., 1] - q[..., 2] ** 2
     return excess
@@ -341,7 +350,7 @@ def _excess(six: FloatArray) -> FloatArray:
 
 
 def dense_annotators(table: AnnotationTable | Sharded) -> BoolArray:
-    """Mask of the annotators of many instances: two to `MOST_ANNOTATORS` of them, or none."""
+    """Return a mask of annotators of many instances; none if more than `MOST_ANNOTATORS`."""
     n_annotated = int((table.annotations_per_instance() > 0).sum())
     given = table.annotations_per_annotator()
     dense = given >= max(DENSE * n_annotated, LEAST_PAIRS)
@@ -351,7 +360,7 @@ def dense_annotators(table: AnnotationTable | Sharded) -> BoolArray:
 
 
 def _clusters(centred: Centred) -> Iterator[IntArray]:
-    """Clusters of three or more among the annotators of many instances, as annotator codes."""
+    """Yield the clusters of three or more annotators of many instances, as annotator codes."""
     dense = np.flatnonzero(dense_annotators(centred.table))
     n_active = int((centred.table.annotations_per_annotator() > 0).sum())
     for cluster in clusters(centred.table, dense):
@@ -360,7 +369,7 @@ def _clusters(centred: Centred) -> Iterator[IntArray]:
 
 
 def clusters(table: AnnotationTable, annotators: IntArray) -> list[IntArray]:
-    """Clusters of two or more annotator codes: average linkage by Cohen's kappa, in merge order."""
+    """Return clusters of two or more annotators by average linkage of kappa, in merge order."""
     if len(annotators) < 2:
         return []
     found = [np.array([code]) for code in annotators]
@@ -370,16 +379,17 @@ def clusters(table: AnnotationTable, annotators: IntArray) -> list[IntArray]:
 
 
 def gold_can_choose(table: AnnotationTable | Sharded) -> bool:
-    """Whether there are few annotators, of many instances each, so that gold chooses families."""
+    """Return whether gold can detect families: few annotators with many instances each."""
     n_active = np.count_nonzero(table.annotations_per_annotator())
     return bool(3 <= n_active <= min(MOST_CUT, dense_annotators(table).sum()))
 
 
 def partitions(table: AnnotationTable) -> list[IntArray]:
-    """Partitions of few annotators of many instances into likely families, each of shape (R,).
+    """Return likely partitions of the annotators into families, each of shape (R,).
 
-    Cuts of the dendrogram into 2 to 6 clusters, and each cluster of three or more beside single
-    annotators. None if there are more than 15 annotators, or one annotated less than 30 %.
+    These are the cuts of the dendrogram into 2 to 6 clusters, and each cluster of three or more
+    with all other annotators single. There are none for more than 15 annotators, or if one
+    annotated less than 30 % of the instances.
     """
     if not gold_can_choose(table):
         return []
@@ -395,13 +405,13 @@ def partitions(table: AnnotationTable) -> list[IntArray]:
     for cut in cuts:
         _, first, code = np.unique(cut, return_index=True, return_inverse=True)
         family = np.arange(table.n_annotators) + table.n_annotators
-        family[active] = np.argsort(np.argsort(first))[code]  # Numbered by the first member.
+        family[active] = np.argsort(np.argsort(first))[code]  # Number families by first members.
         found[tuple(family.tolist())] = family
     return list(found.values())
 
 
 def distances(table: AnnotationTable, annotators: IntArray) -> FloatArray:
-    """1 - Cohen's kappa of each pair of the given annotator codes; 1 if it is undefined, (k, k)."""
+    """Return 1 - Cohen's kappa of each pair of annotators, (k, k); 1 if it is undefined."""
     mine = table.select(annotators=table.annotators[annotators])
     pairs = cohen_kappa(mine)
     apart = 1.0 - np.eye(len(annotators))
@@ -411,14 +421,14 @@ def distances(table: AnnotationTable, annotators: IntArray) -> FloatArray:
 
 
 def _families(table: AnnotationTable) -> list[IntArray]:
-    """Annotator codes of each declared family of two or more."""
+    """Return the annotator codes of each declared family of two or more."""
     codes = np.zeros(0, dtype=np.int64) if table.groups is None else family_codes(table.groups)
     families = [np.flatnonzero(codes == code) for code in np.unique(codes)]
     return [members for members in families if len(members) > 1]
 
 
 def _as_sets(members: Any) -> list[Any]:
-    """A list of sets, from one set or several."""
+    """Return a list of sets, from one set or several."""
     listed = list(members)
     nested = [one for one in listed if not isinstance(one, str) and np.ndim(one) > 0]
     return listed if listed and len(nested) == len(listed) else [listed]
@@ -451,23 +461,23 @@ BETTER = (
 )
 COST = "If it is no family, its weights cost accuracy"
 
-# -- what a fit says -------------------------------------------------------------------------------
+# -- warnings of a fit -----------------------------------------------------------------------------
 
 
 def warn_of_shared_mistakes(table: Any, *, n_gold: int = 0) -> None:
     """Warn if annotators of many instances seem to share mistakes and no families are declared.
 
-    Of declared families, say what the annotations tell about them. Undeclared ones are also
-    searched beside families none of which is found to share mistakes.
+    If families are declared, the warnings say what the annotations show about them. A search for
+    undeclared families also runs if no declared family is found to share mistakes.
 
     Parameters
     ----------
     table : AnnotationTable or store
     n_gold : int
-        Number of annotated instances with gold. Only what helps beyond them is asked for.
+        Number of annotated instances with gold; the advice asks only for what helps beyond them.
     """
     if table.groups is not None and (table.groups == ALONE).all():
-        return  # The user says that there are no families.
+        return  # The user has declared that there are no families.
     declared = in_families(table.groups, table.n_annotators)
     models = undeclared_models(table.groups, table.annotators)
     if models.any():
@@ -487,16 +497,16 @@ def warn_of_shared_mistakes(table: Any, *, n_gold: int = 0) -> None:
 
 
 def suspected(table: Any) -> BoolArray:
-    """Mask of the annotators in no family who seem to share mistakes, or are models, (R,).
+    """Return a mask of annotators without a family who may share mistakes or are models, (R,).
 
-    They count as one where it is asked whether somebody else gave the same label.
+    They count as one annotator when the question is whether somebody else gave the same label.
     """
     found = undeclared_models(table.groups, table.annotators)
     if found.any() or (table.groups is not None and (table.groups == ALONE).all()):
         return found
     is_read = is_sharded(table) or not table.annotators_known
     if is_read or not dense_annotators(table).any():
-        return found  # A search reads all of a store; nobody's votes have no annotators.
+        return found  # No search: it would read a whole store, or votes are anonymous.
     declared = in_families(table.groups, table.n_annotators)
     wider = _undeclared(
         table,
@@ -507,22 +517,22 @@ def suspected(table: Any) -> BoolArray:
 
 
 def annotators_are_judged(table: Any, known: BoolArray | None = None) -> bool:
-    """Whether anything shows how good the annotators are, if those who may share mistakes are one.
+    """Return whether the accuracy of annotators is identifiable if suspected ones count as one.
 
-    Where it is False, no accuracy, interval or flag that rests on inferred labels is told.
+    If not, no accuracy, interval or flag that rests on inferred labels is reported.
 
     Parameters
     ----------
     table : AnnotationTable
     known : boolean array of shape (n_instances,), optional
-        Instances whose label was given to the fit.
+        Mask of the instances with gold.
     """
     alike = suspected(table)
     return can_be_judged(in_one_family(table, alike) if alike.any() else table, known)
 
 
 def _of_models(names: list[Any]) -> str:
-    """Say that annotators are named like language models, and how they are declared."""
+    """Return a warning that annotators are named like language models, and how to declare them."""
     shown = ", ".join(map(str, names[:3])) + (f" and {len(names) - 3} more" * (len(names) > 3))
     return (
         f"{shown} are named like language models, which often make the same mistakes, so that "
@@ -547,7 +557,7 @@ def declaring(names: list[Any]) -> str:
 
 
 def _gold(table: Any, n_gold: int) -> str:
-    """The gold that would help, as the end of a sentence; `GoldCorrected` has its own threshold."""
+    """Return advice on how much gold would help, as the end of a sentence."""
     least = _least_gold(table)
     if n_gold >= least:
         return f"fit GoldCorrected with the {n_gold} gold labels if they were drawn at random."
@@ -560,18 +570,18 @@ def _gold(table: Any, n_gold: int) -> str:
 
 
 def _least_gold(table: Any) -> int:
-    """Gold from which on `GoldCorrected` corrects, which may ignore the families."""
+    """Return the least number of gold labels for `GoldCorrected`, with or without families."""
     declared = bool(in_families(table.groups, table.n_annotators).any())
     ignored = declared and lone_families(make_votes(table), table.groups).are_most
     return least_gold(table.n_classes, families=declared and not ignored)
 
 
 GROUPS = "groups=, on the command line --groups; groups={} or --groups none"
-"""How families are declared: reports show messages to people of either kind."""
+"""Text on how to declare families, in Python and on the command line, since reports show both."""
 
 
 def _declaration(table: Any, n_gold: int) -> str:
-    """What helps against families that are not declared: gold only where it can choose them."""
+    """Return advice against undeclared families; it mentions gold only if gold can detect them."""
     if is_sharded(table):
         return "A store carries no families: fit a table, and say there who belongs together."
     ask = f"Say who belongs together ({GROUPS} if nobody does)"
@@ -584,7 +594,7 @@ def _declaration(table: Any, n_gold: int) -> str:
 def _tell_of_declared(
     table: Any, found: list[SharedMistakes], wider: SharedMistakes | None, n_gold: int
 ) -> None:
-    """Say what is known of the declared families, but of those that are part of a wider set."""
+    """Warn of what the annotations show about declared families, except parts of a wider set."""
     told = set() if wider is None else set(wider.members)
     innocent = [
         one for one in found if one.z < LEAST_DECLARED_Z and not told.issuperset(one.members)
@@ -614,13 +624,13 @@ def _tell_of_declared(
 
 
 def _first(found: list[SharedMistakes]) -> str:
-    """What the first of several families shows, and how many show the same."""
+    """Return the result of the first of several families, and how many have the same result."""
     more = f" The same holds for {len(found) - 1} more." if len(found) > 1 else ""
     return f"{found[0]}{more}" if found else ""
 
 
 def _of_one(table: Any, name: str, n_gold: int) -> str:
-    """What is unknown if all annotators belong to one family."""
+    """Return a warning that all annotators belong to one family."""
     return (
         f"All annotators belong to one family, {name}. Nobody outside it could show the mistakes "
         "that its members share, so the labels are its vote shares. Leave the declaration out, "
@@ -629,9 +639,9 @@ def _of_one(table: Any, name: str, n_gold: int) -> str:
 
 
 def _of_two(table: Any, names: AnyArray, innocent: list[SharedMistakes], n_gold: int) -> str:
-    """What is unknown if all annotators belong to two families: where they differ, nothing decides.
+    """Return a warning that all annotators belong to two families, so differences stay undecided.
 
-    The tetrad measures both families together. If it is small, they may be no families at all.
+    The tetrad tests both families together. If it is small, there may be no families at all.
     """
     there_are = f"There are only two groups of annotators, {names[0]} and {names[1]}"
     family = table.groups[table.annotator]
@@ -663,7 +673,7 @@ def _of_two(table: Any, names: AnyArray, innocent: list[SharedMistakes], n_gold:
 
 
 def _undeclared(table: Any, centred: Centred, declared: set[Any]) -> SharedMistakes | None:
-    """The set to warn of: that with the highest z with members outside the declared families."""
+    """Return the set with the highest z that has members outside declared families, or None."""
     found = [one for one in searched_sets(table, centred) if not declared.issuperset(one.members)]
     if found and found[0].measurable and found[0].z > LEAST_Z:
         return found[0]

@@ -3,9 +3,9 @@
 `Votes` holds integer-coded columns, and `Votes.shards` cuts them into runs of whole instances. A
 method is a function ``shard, parameters -> counts`` whose counts are summed over shards
 (`sum_over_shards`). Shards can therefore come one by one from memory, from a file or from another
-machine (`Shards`). No array has size instances x annotators. Where classes are counted in
-thousands, an array over instances and classes does not fit in memory either: shares of the votes
-are then sparse (`sparse_shares`), and methods that need a dense array are refused (`check_size`).
+machine (`Shards`). No array has size instances x annotators. With thousands of classes, an array
+over instances and classes does not fit in memory either: vote shares are then sparse
+(`sparse_shares`), and methods that need a dense array raise an error (`check_size`).
 
 Everything is float64: float32 was off by 1e-3 at ten million annotations.
 """
@@ -33,19 +33,22 @@ from manyhands.inference.probability import LargeTables, normalise_rows, pairs_o
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 SHARD = 100_000
-"""Annotations per shard: enough to hide Python's overhead, few enough for the processor's cache."""
+"""Number of annotations per shard: enough to hide Python's overhead, few enough for the processor's
+cache."""
 
 NARROW = 32
-"""Most annotations of an instance with which comparing all of them is faster than sorting."""
+"""Number of annotations of an instance up to which comparing all pairs is faster than sorting."""
 
 HARMLESS_CLASSES = 200
-"""Up to so many classes, no array over classes is too large."""
+"""Number of classes up to which the size of arrays is not checked."""
 
 DENSE_CLASSES, DENSE_SHARES = 1000, 2**21
-"""Classes, and cells, up to which vote shares are a dense array; beyond both, a sparse one."""
+"""Numbers of classes and of cells up to which vote shares are a dense array; if both are exceeded,
+they are sparse."""
 
 MOST_CELLS = 2**25
-"""Cells of a posterior, or of all confusion matrices, beyond which many classes are refused."""
+"""Number of cells of a posterior, or of all confusion matrices, beyond which `check_size` raises an
+error."""
 
 SparseVotes: TypeAlias = "csr_matrix[np.float64]"
 
@@ -54,27 +57,28 @@ class Summable(Protocol):
     """Counts of a shard, which can be added."""
 
     def __add__(self, other: Self, /) -> Self:
-        """Return the counts of both."""
+        """Return the sum of both counts."""
 
 
 Counts = TypeVar("Counts", bound=Summable)
 
 
 class Shards(ABC):
-    """Votes of consecutive instances, wherever they are, in the order of the instances.
+    """Base class of iterators over votes of consecutive instances, in memory or elsewhere.
 
-    An iterative method is written once, as two kinds of calls:
+    An iterative method consists of two kinds of calls:
 
     - ``sum_over_shards(count, shards, *parameters, rows=(...))`` adds up ``count(shard, *rows,
       *parameters)``, where ``rows`` are each shard's rows of arrays over all instances;
     - ``fill_rows(out, shards, rows_of, *parameters)`` writes ``rows_of(shard, *parameters)``, shape
       (n, ...), into the shard's rows of ``out``.
 
-    An item of ``rows`` is an array over all instances or a function from a shard to its rows, such
-    as the vote shares that EM starts from, which are not stored for annotations outside memory.
+    An item of ``rows`` is an array over all instances, or a function from a shard to its rows. Such
+    a function computes, for example, the vote shares from which EM starts, which are not stored for
+    annotations outside memory.
 
     In memory, shards are a list. `manyhands.scale.engines` reads those of a store, and
-    `manyhands.scale.shard_jobs` has workers of a cluster count them.
+    `manyhands.scale.shard_jobs` lets workers of a cluster count them.
     """
 
     @abstractmethod
@@ -82,7 +86,7 @@ class Shards(ABC):
         """Yield the shards, one by one."""
 
     def with_rows(self, arrays: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-        """Yield the place of each shard's instances, the shard, and its rows of ``arrays``."""
+        """Yield the slice of each shard's instances, the shard, and its rows of ``arrays``."""
         first = 0
         for shard in self:
             place = slice(first, first + shard.n_instances)
@@ -91,7 +95,7 @@ class Shards(ABC):
             first = place.stop
 
     def release(self, *arrays: Any) -> None:
-        """Forget what a shard has used of arrays, which may be mapped files."""
+        """Free the memory of parts of arrays that a shard has used, if they are mapped files."""
         return
 
     def sum(
@@ -106,7 +110,7 @@ class Shards(ABC):
         Parameters
         ----------
         count : callable
-            Its results can be added with ``+``, and are nobody else's (they may be added in place).
+            Function of a shard. Its results can be added with ``+``, possibly in place.
         rows : tuple
             Arrays over all instances, None, or functions from a shard to its rows.
         """
@@ -136,22 +140,22 @@ class ShardsInMemory(Shards):
 
 
 def as_shards(shards: Iterable[Any]) -> Shards:
-    """Return shards with the calls of `Shards`."""
+    """Return an iterable of shards as `Shards`."""
     return shards if isinstance(shards, Shards) else ShardsInMemory(shards)
 
 
 def total(counts: Iterator[Any]) -> Any:
-    """Sum of counts, in order.
+    """Return the sum of counts, in order.
 
-    They are added in place, in those that ``total()`` of the first returns, if it has that: a sum
-    that does not fit in memory.
+    They are added in place. If the first has a method ``total()``, the sum is kept in its result,
+    which may be on disk.
     """
     first = next(counts)
     return reduce(iadd, counts, first.total() if hasattr(first, "total") else first)
 
 
 def rows_at(array: Any, shard: Any, place: slice) -> Any:
-    """Rows of a shard: those of an array over all instances, or what a function of it returns."""
+    """Return the rows of a shard: a slice of an array, or the result of a function of the shard."""
     if array is None:
         return None
     if callable(array):
@@ -162,28 +166,28 @@ def rows_at(array: Any, shard: Any, place: slice) -> Any:
 
 @dataclass(frozen=True)
 class RowsOf:
-    """Rows of all instances that are not kept: a function from a shard to its own."""
+    """Rows of all instances that are computed when needed, by a function of a shard."""
 
     function: Callable[..., FloatArray]
     parameters: tuple[Any, ...]
 
     def __call__(self, shard: Votes) -> FloatArray:
-        """Rows of a shard."""
+        """Return the rows of a shard."""
         return self.function(shard, *self.parameters)
 
 
-CHEAP, LARGE = 16, 1_500_000
-"""Annotations of a shard for each pair of annotator and response, so that its counts are cheap to
-add up beside it, and the size up to which shards grow for that."""
+ANNOTATIONS_PER_PAIR, LARGEST_GROWN = 16, 1_500_000
+"""Number of annotations of a shard per pair of annotator and response, so that adding its counts is
+cheap compared with counting, and the size up to which shards grow for that."""
 
 
 def grown(size: int, n_pairs: int) -> int:
-    """Annotations per shard: ``size``, or more if the counts (R, K, C) of ``n_pairs`` are large."""
-    return max(size, min(CHEAP * n_pairs, LARGE), 4 * n_pairs)
+    """Return the annotations per shard: ``size``, or more if the counts (R, K, C) are large."""
+    return max(size, min(ANNOTATIONS_PER_PAIR * n_pairs, LARGEST_GROWN), 4 * n_pairs)
 
 
 class AllVotes(Protocol):
-    """All annotations of a fit: in memory (`Votes`), or wherever a store has them."""
+    """Protocol of all annotations of a fit, in memory (`Votes`) or in a store."""
 
     @property
     def n_instances(self) -> int:
@@ -211,7 +215,7 @@ class AllVotes(Protocol):
 
     @property
     def ordered(self) -> bool:
-        """Whether the classes are grades, and three or more: two have no order that matters."""
+        """Whether there are three or more ordered classes; the order of two makes no difference."""
 
     @property
     def gold(self) -> IntArray | None:
@@ -227,7 +231,7 @@ class AllVotes(Protocol):
 
     @property
     def checkpoint(self) -> FolderCheckpoint | None:
-        """Where parameters are saved, if they are."""
+        """Checkpoint for the parameters, if any."""
 
     @property
     def is_weighted(self) -> bool:
@@ -242,31 +246,31 @@ class AllVotes(Protocol):
         """The annotations, each with weight 1."""
 
     def select(self, instances: IntArray, /) -> Votes:
-        """Votes of some instances."""
+        """Return the votes of some instances."""
 
     def shards(self, size: int | None = None) -> Iterable[Any]:
-        """Shards of whole instances: a list, or `Shards`."""
+        """Return the shards of whole instances: a list, or `Shards`."""
 
     def once(self) -> Iterable[Any]:
-        """Shards for a single pass."""
+        """Return the shards for a single pass."""
 
     @property
     def parts(self) -> Iterable[Any]:
-        """All votes at once where they are in memory; else the shards, in this process."""
+        """All votes at once if they are in memory; else the shards, in this process."""
 
     def starting_shares(self) -> Any:
-        """Vote shares, from which EM starts: an array (n, C), or `RowsOf` if none is kept."""
+        """Return the vote shares from which EM starts: an array (n, C), or `RowsOf`."""
 
     def total(
         self, count: Callable[..., Counts], *parameters: Any, rows: tuple[Any, ...] = ()
     ) -> Counts:
-        """Sum of ``count(shard, *rows, *parameters)``."""
+        """Return the sum of ``count(shard, *rows, *parameters)``."""
 
     def new_rows(self, width: int) -> FloatArray:
-        """New array with a row for each instance."""
+        """Make an array with a row for each instance."""
 
     def new_column(self, length: int) -> FloatArray:
-        """New array of numbers."""
+        """Make an array of numbers."""
 
     def rows_of(
         self,
@@ -274,18 +278,18 @@ class AllVotes(Protocol):
         *parameters: Any,
         shards: Iterable[Votes] | None = None,
     ) -> Any:
-        """Rows ``function(shard, *parameters)`` of all instances: an array, or `RowsOf`."""
+        """Return ``function(shard, *parameters)`` for all instances: an array, or `RowsOf`."""
 
     def posterior_rows(self, start: Any) -> FloatArray:
-        """Array for the posterior, (n, C): ``start`` itself, if it may be overwritten."""
+        """Return an array for the posterior, (n, C): ``start`` itself if it may be overwritten."""
 
     def gather(self, width: int, parts: Iterable[FloatArray]) -> FloatArray:
-        """Array with a row for each instance, shape (n, width), from consecutive parts."""
+        """Join consecutive parts to an array with a row for each instance, shape (n, width)."""
 
     def labels(
         self, posterior: FloatArray, classes: AnyArray, ties: str, rng: np.random.RandomState
     ) -> AnyArray:
-        """Label of each instance, shape (n,); see `manyhands.decision.labels.best`."""
+        """Return the label of each instance, shape (n,); see `manyhands.decision.labels.best`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,11 +323,11 @@ class Votes:
     ones: FloatArray | None = None
     """Array of ones, shared by the matrices of all shards."""
     checkpoint: FolderCheckpoint | None = None
-    """Where the parameters of every iteration are saved, if they are."""
+    """Checkpoint for the parameters of every iteration, if any."""
     tables: LargeTables | None = None
-    """Where tables by annotator are made that do not fit in memory, if so."""
+    """Maker of tables by annotator on disk, if they do not fit in memory."""
     ordered: bool = False
-    """Whether the classes are grades, and three or more: two have no order that matters."""
+    """Whether there are three or more ordered classes; the order of two makes no difference."""
 
     @property
     def n_instances(self) -> int:
@@ -358,15 +362,15 @@ class Votes:
     def total(
         self, count: Callable[..., Counts], *parameters: Any, rows: tuple[Any, ...] = ()
     ) -> Counts:
-        """Counts of all annotations, in one call of ``count(self, *rows, *parameters)``."""
+        """Return the counts of all annotations, by one call of ``count``."""
         return count(self, *rows, *parameters)
 
     def new_rows(self, width: int) -> FloatArray:
-        """New array with a row for each instance, shape (n, width)."""
+        """Make an array with a row for each instance, shape (n, width)."""
         return np.empty((self.n_instances, width))
 
     def new_column(self, length: int) -> FloatArray:
-        """New array of ``length`` numbers."""
+        """Make an array of ``length`` numbers."""
         return np.empty(length)
 
     def rows_of(
@@ -375,17 +379,17 @@ class Votes:
         *parameters: Any,
         shards: Iterable[Votes] | None = None,
     ) -> FloatArray:
-        """Rows ``function(shard, *parameters)`` of all instances, shape (n, C)."""
+        """Return the rows ``function(shard, *parameters)`` of all instances, shape (n, C)."""
         out = self.new_rows(self.n_classes)
         fill_rows(out, self.shards() if shards is None else shards, function, *parameters)
         return out
 
     def posterior_rows(self, start: FloatArray) -> FloatArray:
-        """Array for the posterior (n, C): that of ``start``, which is overwritten."""
+        """Return an array for the posterior (n, C): ``start``, which is overwritten."""
         return start
 
     def gather(self, width: int, parts: Iterable[FloatArray]) -> FloatArray:
-        """Array with a row for each instance, shape (n, width), from consecutive parts."""
+        """Join consecutive parts to an array with a row for each instance, shape (n, width)."""
         out, first = self.new_rows(width), 0
         for part in parts:
             out[first : first + len(part)] = part
@@ -395,7 +399,7 @@ class Votes:
     def labels(
         self, posterior: FloatArray, classes: AnyArray, ties: str, rng: np.random.RandomState
     ) -> AnyArray:
-        """Label of each instance, shape (n,); see `manyhands.decision.labels.best`."""
+        """Return the label of each instance, shape (n,); see `manyhands.decision.labels.best`."""
         return classes[best(posterior, ties, rng, ordered=self.ordered)]
 
     @property
@@ -406,7 +410,7 @@ class Votes:
         return replace(self.keep(self.response < self.n_classes), n_responses=self.n_classes)
 
     def keep(self, kept: AnyArray) -> Votes:
-        """Return some annotations, under a mask; all instances and annotators are kept."""
+        """Return the annotations in a mask; all instances and annotators are kept."""
         counts = np.bincount(self.instance[kept], minlength=self.n_instances)
         return replace(
             self,
@@ -431,7 +435,7 @@ class Votes:
         widest = int(np.diff(self.start).max(initial=0))
         if widest <= NARROW:
             found = [self.instance[:0]]
-            for k in range(1, widest):  # Annotations of one instance are at most so far apart.
+            for k in range(1, widest):  # Largest distance between annotations of an instance.
                 same = self.annotator[k:] == self.annotator[:-k]
                 same &= self.instance[k:] == self.instance[:-k]
                 found.append(self.instance[k:][same])
@@ -461,7 +465,7 @@ class Votes:
 
     @cached_property
     def pairs(self) -> tuple[SparseVotes, IntArray]:
-        """The columns of `matrix` that are not empty, (n, u), and their numbers (u,)."""
+        """The non-empty columns of `matrix`, (n, u), and their column numbers (u,)."""
         return pairs_of(self.matrix)
 
     def select(self, instances: IntArray) -> Votes:
@@ -484,7 +488,7 @@ class Votes:
         return list(self.runs(size or grown(SHARD, self.n_annotators * self.n_responses)))
 
     def once(self) -> Iterator[Votes]:
-        """Runs for a single pass."""
+        """Return the runs for a single pass."""
         return self.runs(SHARD)
 
     @property
@@ -572,7 +576,7 @@ def make_votes(
 
 
 def votes_of(table: Any, gold: IntArray | None = None, *, abstentions: bool = False) -> AllVotes:
-    """Votes of a table, in memory, or those that annotations in shards offer."""
+    """Return the votes of a table in memory, or of a store."""
     if is_sharded(table):
         votes: AllVotes = table.votes(gold, abstentions=abstentions)
         return votes
@@ -580,7 +584,7 @@ def votes_of(table: Any, gold: IntArray | None = None, *, abstentions: bool = Fa
 
 
 def _counting_sort(codes: IntArray, n: int) -> IntArray:
-    """Stable order that sorts ``codes``: a CSC matrix with one entry per column, read by rows."""
+    """Return the stable order that sorts ``codes``, by reading a sparse matrix row by row."""
     m = len(codes)
     index = np.int32 if m < np.iinfo(np.int32).max else np.int64
     entries: Any = (np.ones(m, np.int8), codes, np.arange(m + 1, dtype=index))
@@ -630,9 +634,9 @@ def weighted_votes(votes: Votes, value: FloatArray | None = None) -> FloatArray:
     Parameters
     ----------
     votes : Votes
-        Without abstentions.
+        Votes without abstentions.
     value : array of shape (n_annotations,), optional
-        Default: 1.
+        Default: 1 for all.
     """
     flat = votes.instance * np.int64(votes.n_classes) + votes.response
     size = votes.n_instances * votes.n_classes
@@ -669,9 +673,9 @@ def by_instance(votes: Votes, value: FloatArray | None = None) -> FloatArray:
 
 
 def weight_of_pairs(votes: Votes, *, same_class: bool = False) -> FloatArray:
-    """Total weight of each annotation's (instance, annotator) pair, shape (n_annotations,).
+    """Return the total weight of each annotation's (instance, annotator) pair, (n_annotations,).
 
-    An annotator's annotations of one instance count together, whether repeated or weighted. With
+    The weights of an annotator's repeated annotations of an instance are summed. With
     ``same_class``, only those of the same class are summed.
     """
     weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
@@ -691,7 +695,7 @@ def _times(weight: FloatArray | None, value: FloatArray | None) -> FloatArray | 
 
 
 def probability_correct(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Probability that each annotation is correct, shape (n_annotations,)."""
+    """Return the probability that each annotation is correct, shape (n_annotations,)."""
     if issparse(posterior):
         return entries(posterior, votes.instance, votes.response)
     flat = votes.instance * np.int64(votes.n_classes) + votes.response
@@ -699,7 +703,7 @@ def probability_correct(votes: Votes, posterior: FloatArray) -> FloatArray:
 
 
 def vote_shares(votes: Votes, *, empty: FloatArray | None = None) -> FloatArray:
-    """Share of the votes each class received, shape (n, C); gold counts as certain.
+    """Return the share of the votes each class received, shape (n, C); gold counts as certain.
 
     An instance without votes gets ``empty``, by default the mean of all shares.
     """
@@ -719,9 +723,9 @@ def shares_of(shard: Votes, empty: FloatArray) -> FloatArray:
 
 
 def is_vote_shares(start: Any, shares: FloatArray | None = None) -> bool:
-    """Whether EM starts from the `starting_shares`, rather than from what a user gave.
+    """Return whether EM starts from the `starting_shares`, rather than from a user's posterior.
 
-    ``shares`` are those of annotations in memory, (n, C); of those in a store there are none.
+    ``shares`` (n, C) is given for annotations in memory only.
     """
     if shares is None or callable(start):
         return isinstance(start, RowsOf) and start.function is shares_of
@@ -729,7 +733,7 @@ def is_vote_shares(start: Any, shares: FloatArray | None = None) -> bool:
 
 
 def summed_shares(shard: Votes) -> FloatArray:
-    """Sum of the vote shares of the instances that have votes, shape (C,)."""
+    """Return the sum of the vote shares of the instances that have votes, shape (C,)."""
     return np.asarray(vote_shares(shard, empty=np.zeros(shard.n_classes)).sum(axis=0))
 
 
@@ -741,7 +745,7 @@ def _shares(shard: Votes) -> FloatArray:
 
 
 def is_vast(n_instances: int, n_classes: int) -> bool:
-    """Whether shares of the votes are kept as a sparse array."""
+    """Return whether vote shares are kept as a sparse array."""
     return n_classes > DENSE_CLASSES and n_instances * n_classes > DENSE_SHARES
 
 
@@ -752,21 +756,22 @@ def as_dense(posterior: Any) -> FloatArray:
 
 
 def check_size(table: Any, method: str, *, confusions: bool, alternative: str) -> None:
-    """Refuse what needs a dense array over many classes.
+    """Raise an error if a method needs a dense array over too many classes.
 
     Parameters
     ----------
     table : AnnotationTable
     method : str
-        What is refused, for the message.
+        Name of the method for the message.
     confusions : bool
-        Whether it has a confusion matrix for each annotator.
+        Whether the method has a confusion matrix for each annotator.
     alternative : str
-        What to use instead.
+        A sentence that says what to use instead.
 
     Raises
     ------
     AnnotationError
+        If the arrays do not fit in memory.
     """
     n, r, c = table.n_instances, table.n_annotators, table.n_classes
     if c <= HARMLESS_CLASSES:
@@ -783,7 +788,7 @@ def check_size(table: Any, method: str, *, confusions: bool, alternative: str) -
 
 
 def sparse_shares(votes: Votes, empty: FloatArray | None = None) -> Any:
-    """Share of the votes each class received, as a CSR array (n, C); gold counts as certain.
+    """Return the vote shares as a CSR array (n, C); gold counts as certain.
 
     An instance without votes gets ``empty``, by default the mean of all shares.
 
@@ -823,7 +828,7 @@ def sparse_shares(votes: Votes, empty: FloatArray | None = None) -> Any:
 
 
 def uniform_prior(votes: AllVotes) -> FloatArray:
-    """Equal shares of the classes that have votes or gold, shape (C,); the others get none."""
+    """Return equal shares of all classes with votes or gold, and 0 for the others, shape (C,)."""
     seen = votes.total(_responses)[: votes.n_classes] > 0
     if votes.gold is not None:
         seen[votes.gold[votes.gold >= 0]] = True
@@ -844,7 +849,7 @@ def clamp_to_gold(votes: Votes, posterior: FloatArray) -> FloatArray:
 
 
 def expected_accuracy(votes: AllVotes, posterior: FloatArray) -> FloatArray:
-    """Expected share of each annotator's annotations that are correct, shape (R,).
+    """Return the expected share of each annotator's annotations that are correct, shape (R,).
 
     An annotator without annotations gets the share over all annotations.
     """
@@ -854,7 +859,7 @@ def expected_accuracy(votes: AllVotes, posterior: FloatArray) -> FloatArray:
 
 
 def _hits(shard: Votes, posterior: FloatArray) -> FloatArray:
-    """Expected correct annotations of each annotator, and all of theirs, shape (2, R)."""
+    """Return each annotator's expected number of correct annotations, and of all, (2, R)."""
     return np.stack(
         [by_annotator(shard, probability_correct(shard, posterior)), by_annotator(shard)]
     )

@@ -134,7 +134,7 @@ def learn_skills(
     max_iter: int,
     tol: float,
 ) -> tuple[FloatArray, int]:
-    """Move each skill towards the share of agreement with the winners, vote by skill, and repeat.
+    """Move each skill towards the annotator's agreement with the winners, vote again, and repeat.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def learn_skills(
     skill : array of shape (R,)
         Initial skills; annotators without annotations keep theirs.
     rate : function of the iteration (from 1)
-        Fraction of the way to move.
+        Returns the fraction of the way to move.
     weigh : function from skills to the weights of votes
     max_iter : int
     tol : float
@@ -167,7 +167,7 @@ def learn_skills(
 
 
 def _agreement(votes: Votes, shares: FloatArray) -> FloatArray:
-    """Number of annotations for the winner, with ties divided equally, shape (R,)."""
+    """Return the number of annotations for the winner, with ties divided equally, shape (R,)."""
     top = shares.max(axis=1, keepdims=True)
     winners = (shares >= top * (1 - 1e-9)).astype(np.float64)
     winners /= (winners @ np.ones(votes.n_classes))[:, None]
@@ -183,10 +183,10 @@ def _agreement_of_vote(votes: Votes, weight: FloatArray) -> FloatArray:
 
 
 def weighted_shares(votes: Votes, value: FloatArray) -> FloatArray:
-    """Share of the weighted votes each class received, shape (n, C); gold counts as certain.
+    """Return the shares of weighted votes, shape (n, C); gold counts as certain.
 
-    A vote of value v < 0 is one of value -v for each of the other classes. Where all values are 0,
-    the votes count equally. An instance without votes gets equal shares.
+    A vote of value v < 0 counts as a vote of value -v for each other class. If all values of an
+    instance are 0, its votes count equally. An instance without votes gets equal shares.
 
     Parameters
     ----------
@@ -210,9 +210,9 @@ def weighted_shares(votes: Votes, value: FloatArray) -> FloatArray:
 def decide_by_weight(
     votes: AllVotes, weight: FloatArray, prior: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Shares of the votes weighted by annotator, (n, C), and ``prior``, by default their mean (C,).
+    """Return the shares of votes weighted by annotator, (n, C), and the class prior (C,).
 
-    An instance without votes gets ``prior``.
+    An instance without votes gets ``prior``, by default the mean of the shares.
     """
     shares, shards = votes.new_rows(votes.n_classes), votes.shards()
     fill_rows(shares, shards, _shares_by_weight, weight)

@@ -23,7 +23,7 @@ from manyhands.inference.confusions import (
     normalise_joint,
     total_em_counts,
 )
-from manyhands.inference.em import CLOSE, EMModel, EMResult, best_run
+from manyhands.inference.em import CLOSE_BOUNDS, EMModel, EMResult, best_run
 from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.kos import posterior_by_messages
 from manyhands.inference.probability import floored_log, normalise_rows
@@ -45,7 +45,7 @@ class ClusterParams:
     clusters : array of shape (L, C, C)
         Confusion matrix of each cluster.
     bound : float
-        What the annotators' clusters add to the lower bound.
+        Contribution of the annotators' clusters to the lower bound.
     """
 
     prior: FloatArray
@@ -56,7 +56,7 @@ class ClusterParams:
 
     @property
     def sent(self) -> tuple[FloatArray, FloatArray]:
-        """What the E-step needs; see `_logs`."""
+        """Arguments of the E-step; see `_logs`."""
         return _logs(self.prior, self.members, self.clusters)
 
 
@@ -93,11 +93,11 @@ class ClusteringModel(EMModel[ClusterParams, EMCounts]):
 
     @staticmethod
     def expect(shard: Votes, log_classes: FloatArray, log_confusion: FloatArray) -> EMCounts:
-        """E-step on a shard (`manyhands.inference.confusions.expect_and_count`)."""
+        """Run the E-step on a shard (`manyhands.inference.confusions.expect_and_count`)."""
         return expect_and_count(shard, log_classes, log_confusion)
 
     def fitted(self, counts: EMCounts, members: FloatArray) -> ClusterParams:
-        """Parameters that fit the counts, with annotators in clusters by ``members`` (R, L)."""
+        """Return the parameters given the counts and the cluster memberships (R, L)."""
         prior = normalise_rows(counts.prior)
         weight = normalise_rows(members[self.active].sum(axis=0))
         clusters = normalise_rows(np.tensordot(members.T, counts.confusion, axes=1))
@@ -125,7 +125,7 @@ class ClusteringModel(EMModel[ClusterParams, EMCounts]):
 
 
 def first_clusters(counts: FloatArray, active: BoolArray, n_clusters: int) -> FloatArray:
-    """Cut the annotators into clusters of equal size by how informative their annotations are.
+    """Divide the annotators into clusters of equal size by the informedness of their annotations.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def first_clusters(counts: FloatArray, active: BoolArray, n_clusters: int) -> Fl
     confusion = normalise_rows(counts[active])
     norms = np.linalg.svd(confusion, compute_uv=False).sum(axis=1)
     traces = np.trace(confusion, axis1=1, axis2=2)
-    # Annotators equal up to rounding share a rank, and hence a cluster, whatever their order.
+    # Annotators who are equal up to rounding share a rank, and hence a cluster.
     keys = -np.round(np.column_stack([norms, traces]), 9)
     ranks = rankdata(np.unique(keys, axis=0, return_inverse=True)[1].ravel())
     members = np.full((len(counts), n_clusters), 1.0 / n_clusters)
@@ -155,7 +155,7 @@ def first_clusters(counts: FloatArray, active: BoolArray, n_clusters: int) -> Fl
 def cluster_step(
     counts: FloatArray, weight: FloatArray, clusters: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Posterior over each annotator's cluster, and its part of the lower bound.
+    """Return the posterior over each annotator's cluster, and its part of the lower bound.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class WorkerClustering(EMAggregator):
     """Infer true classes, clusters of annotators, and one confusion matrix per cluster.
 
     This lies between one confusion matrix for all annotators and one per annotator (`DawidSkene`).
-    Annotators with few annotations borrow strength from those who answer alike.
+    Annotators with few annotations borrow strength from those with similar answers.
 
     Parameters
     ----------
@@ -227,12 +227,12 @@ class WorkerClustering(EMAggregator):
     lower bound is maximised over phi, the point estimates and theta in turn.
 
     Initially theta is the vote shares. Annotators are sorted by the nuclear norm of their confusion
-    matrix and cut into clusters of equal size. Those that cannot be told apart start in the same
-    cluster. A second run starts from the posterior of `KOS`. It replaces the first only if its
-    bound is greater by more than 0.1 nats per annotation (where adversaries leave the vote shares
-    without information, the first run may learn nothing), or if the first is upside down (it
-    trusts those with whom the others disagree), the second is not, and its bound is at most 0.1
-    nats per annotation lower.
+    matrix and divided into clusters of equal size. Equal annotators start in the same cluster. A
+    second run starts from the posterior of `KOS`. It replaces the first in two cases: its bound is
+    greater by more than 0.1 nats per annotation (if adversaries make the vote shares uninformative,
+    the first run may learn nothing); or the first has swapped classes (it trusts annotators with
+    whom the others disagree), the second has not, and its bound is at most 0.1 nats per annotation
+    lower.
 
     References
     ----------
@@ -282,7 +282,7 @@ class WorkerClustering(EMAggregator):
             (self._run(model, votes, partial(model.start, posterior())) for posterior in starts),
             lambda run: votes.rows_of(model.posterior, *run.parameters.sent),
             votes,
-            margin=CLOSE,
+            margin=CLOSE_BOUNDS,
         )
 
     def _set_fitted(self, parameters: ClusterParams, votes: AllVotes) -> None:

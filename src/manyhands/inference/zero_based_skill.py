@@ -25,7 +25,7 @@ class ZeroBasedSkill(BaseAggregator):
 
     All skills start at chance, 1 / n_classes. Each iteration votes, and then takes a gradient step
     on the squared difference between each skill and the annotator's share of agreement with the
-    winners. The step size decays on a schedule, so labels that would alternate forever settle.
+    winners. The step size decays on a schedule, so that labels cannot alternate for ever.
 
     Parameters
     ----------

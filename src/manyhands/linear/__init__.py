@@ -1,4 +1,4 @@
-"""Linear models on inferred labels, tuned on these labels alone (no torch)."""
+"""Linear models on inferred labels; hyper-parameters are chosen by these labels (no torch)."""
 
 from manyhands.linear.regression import TunedLogisticRegression
 

@@ -16,11 +16,11 @@ WEIGHT_PENALTY = 1.0
 """Penalty on squared log weights (from 1 / members); see `calibrate`."""
 
 LEAST_EVIDENCE = 1e-290
-"""Floor of a row's evidence: steps too long may make every class impossible."""
+"""Floor of a row's likelihood: too long a step of the optimiser may make every class impossible."""
 
 
 def combine(log_probas: FloatArray, weights: FloatArray) -> FloatArray:
-    """Log of the weighted geometric mean of the members, normalised: shape (m, n_classes).
+    """Return the log of the normalised weighted geometric mean of members, (m, n_classes).
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def combine(log_probas: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def likelihood_matrix(likelihood: FloatArray, instance: IntArray, n_instances: int) -> Any:
-    r"""Rows of likelihoods as one sparse matrix, which class probabilities can be multiplied by.
+    r"""Return rows of likelihoods as a sparse matrix that multiplies class probabilities.
 
     ``matrix @ proba.ravel()`` is the evidence of every row, :math:`\sum_c p_{ic} L_{ac}` with its
     instance i; ``values @ matrix``, reshaped, sums values times likelihoods by instance.
@@ -64,7 +64,7 @@ def calibrate(
 
     Maximises :math:`\sum_a u_a \log \sum_c p_{i_a c} L_{ac} - \sum_m (\log w_m - \log \frac1M)^2`,
     where `combine` gives :math:`p` and :math:`i_a` is the instance of row a. It fits only a handful
-    of numbers and sees no class label, so it can hardly overfit.
+    of numbers and uses no class label, so it can hardly overfit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Gaussian classes with one covariance: discriminant analysis and a mixture, on soft labels."""
+"""Discriminant analysis and a Gaussian mixture on soft labels; all classes share a covariance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyhands.records import record
 from manyhands.typing import FloatArray
 
 CLASS_MASS = 1e-3
-"""Added to the mass of every class."""
+"""Pseudo-count added to the mass of every class, so that no class is empty."""
 
 
 class LinearScores(NamedTuple):
@@ -63,8 +63,8 @@ class SoftDiscriminant(BaseEstimator):
 class TiedMixture(BaseEstimator):
     """A mixture of one Gaussian per class with one covariance, fitted by EM from soft labels.
 
-    EM starts from the targets and then looks at the features alone. The means are all that the
-    targets decide, so the predictions of the training rows are not out of fold.
+    EM starts from the targets and then uses the features alone. The targets decide only where the
+    means start, but they do, so predictions of the training rows are not out of fold.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class TiedMixture(BaseEstimator):
         return self
 
     def fit_predict_loo(self, X: FloatArray, T: FloatArray) -> list[tuple[FloatArray, Any]]:
-        """Log probabilities (n, n_classes) of the training rows, and the mixture."""
+        """Return the log probabilities (n, n_classes) of the training rows, and the mixture."""
         mixture = type(self)(**self.get_params())
         return [(mixture._run(X, T), mixture)]
 
@@ -105,7 +105,7 @@ class TiedMixture(BaseEstimator):
 
 
 def gaussian_scores(X: FloatArray, T: FloatArray, shrinkage: float) -> LinearScores:
-    """M-step of Gaussian classes with one shrunken covariance, as linear scores.
+    """Return the M-step of Gaussian classes with one shrunken covariance, as linear scores.
 
     Parameters
     ----------

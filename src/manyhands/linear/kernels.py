@@ -18,16 +18,16 @@ from manyhands.records import record
 from manyhands.typing import FloatArray
 
 EXACT_ROWS = 1500
-"""Up to so many rows, all of them are landmarks, and the kernel is exact."""
+"""Number of rows up to which all rows are landmarks, so that the kernel is exact."""
 
 ROWS_FOR_MEDIAN = 800
-"""Random rows whose median distance is the kernel's width."""
+"""Number of random rows; the median of their distances is the kernel's width."""
 
 LEAST_EIGENVALUE = 1e-8
-"""Floor of the eigenvalues of the landmarks' kernel."""
+"""Floor of the eigenvalues of the landmarks' kernel, whose inverse square roots are taken."""
 
 MAPPED_AT_ONCE = 4096
-"""Rows mapped at once."""
+"""Number of rows that are mapped at once, which bounds memory."""
 
 
 @record("ClippedScaler", "mean_", "scale_", "var_", "n_samples_seen_", "n_features_in_")
@@ -41,12 +41,12 @@ class ClippedScaler(StandardScaler):
 
 @record("NormalScores", "quantiles_", "references_", "n_quantiles_", "n_features_in_")
 class NormalScores(QuantileTransformer):
-    """Every feature made normal by 200 quantiles, clipped at 4 standard deviations.
+    """Features made normal by their quantiles, clipped at 4 standard deviations.
 
     Parameters
     ----------
     n_quantiles, random_state
-        See scikit-learn's ``QuantileTransformer``. Few rows have as many quantiles as rows.
+        See scikit-learn's ``QuantileTransformer``. There are at most as many quantiles as rows.
     """
 
     def __init__(self, *, n_quantiles: int = 200, random_state: Any = None) -> None:
@@ -84,7 +84,7 @@ class KernelMap(TransformerMixin, BaseEstimator):
         :math:`\exp(-\|x - y\|_2^2 / w)` or :math:`\exp(-\|x - y\|_1 / w)`. The width w is the
         median of the squared (or absolute) distances between random rows.
     n_landmarks : int, default=1200
-        For more than 1,500 rows.
+        Number of landmarks if there are more than 1,500 rows.
     random_state : int, RandomState or None
         Draws the rows of the median, and the landmarks.
 
@@ -124,10 +124,10 @@ class KernelMap(TransformerMixin, BaseEstimator):
         return self
 
     def without_whitening(self) -> Self:
-        """Return a copy that maps to the kernel with the landmarks itself, K_xz.
+        """Return a copy that maps to the kernel with the landmarks, K_xz, without whitening.
 
-        A linear function of the features is one of the kernel, too, with the coefficients
-        ``whitening_ @ coef``, which needs neither the matrix nor a product with it.
+        A linear function of the features is also linear in the kernel, with the coefficients
+        ``whitening_ @ coef``, so predictions need neither the matrix nor a product with it.
         """
         bare = copy.copy(self)
         bare.whitening_ = np.empty((0, 0))
@@ -145,7 +145,7 @@ class KernelMap(TransformerMixin, BaseEstimator):
         return mapped
 
     def _kernel(self, X: FloatArray) -> FloatArray:
-        """Kernel of rows and landmarks, shape (n, m)."""
+        """Return the kernel of rows and landmarks, shape (n, m)."""
         if self.kernel == "rbf":
             distances = euclidean_distances(X, self.landmarks_, squared=True)
         else:

@@ -25,9 +25,10 @@ from manyhands.records import record
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 STRENGTHS = np.logspace(-4, 4, 9)
-"""Values of C tried first, NeuCrowd's range; half a step to either side of the best follows."""
+"""Values of C tried first, NeuCrowd's range; then half a step to either side of the best."""
 
 HALF_STEP = 10**0.5
+"""Factor between the best of `STRENGTHS` and the two values that are tried afterwards."""
 
 SEARCH_MARGIN = 10**1.5
 """The search ends at values of C more than this factor above the best so far."""
@@ -36,14 +37,14 @@ UNSEEN_LOGIT = -30.0
 """Logit of a class without any target."""
 
 FALLBACK_C = 1.0
-"""C for a single instance, which cannot be left out for validation."""
+"""C if there is a single instance, which cannot be held out for validation."""
 
 PROBA_FLOOR = 1e-6
 """Added to every class's probability, for classes that a fold's regression has not seen."""
 
 
 class Regression(NamedTuple):
-    """Weights (n_classes, d), biases (n_classes,), the C used, and the solver's iterations."""
+    """A fitted regression: weights (n_classes, d), biases (n_classes,), C, and iterations."""
 
     weight: FloatArray
     bias: FloatArray
@@ -97,7 +98,7 @@ def _fit(Z: FloatArray, targets: FloatArray, C: float, max_iter: int) -> Regress
     model = LogisticRegression(C=C, max_iter=max_iter)
     model.fit(Z[rows], classes, sample_weight=targets[rows, classes])
     coef, intercept = model.coef_, model.intercept_
-    if len(seen) == 2:  # For two classes scikit-learn has only the second's logit.
+    if len(seen) == 2:  # For two classes scikit-learn keeps only the logit of the second.
         coef, intercept = np.concatenate([-coef, coef]) / 2, np.append(-intercept, intercept) / 2
     weight[seen], bias[seen] = coef, intercept
     return Regression(weight, bias, C, int(model.n_iter_.max()))
@@ -127,7 +128,7 @@ def _choose_C(
         for C in STRENGTHS:
             if loss(C) < loss(best):
                 best = C
-            # Beyond the best the loss only rises, and weak penalties take longest to fit.
+            # Above the best C the loss only rises, and weak penalties take the longest to fit.
             elif best * SEARCH_MARGIN < C:
                 break
         candidates = np.clip((best / HALF_STEP, best, best * HALF_STEP), *STRENGTHS[[0, -1]])
@@ -135,7 +136,7 @@ def _choose_C(
 
 
 def _folds(labels: IntArray, n_folds: int, rng: np.random.Generator) -> IntArray:
-    """Fold of every instance: random, with every class spread evenly over the folds."""
+    """Return the fold of every instance: random, with every class spread evenly over the folds."""
     order = rng.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     folds = np.empty(len(labels), dtype=np.int64)
@@ -149,7 +150,7 @@ def _nll(regression: Regression, Z: FloatArray, targets: FloatArray) -> float:
 
 
 def regression_proba(regression: Regression, Z: FloatArray) -> FloatArray:
-    """Class probabilities, shape (n, n_classes)."""
+    """Return the class probabilities, shape (n, n_classes)."""
     logits = Z @ regression.weight.T + regression.bias
     proba = np.exp(logits - logits.max(axis=1, keepdims=True))
     return cast(FloatArray, proba / proba.sum(axis=1, keepdims=True))
@@ -178,7 +179,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
     standardize : bool, default=True
         Give every feature mean 0 and standard deviation 1.
     max_iter : int, default=1000
-        Most iterations of the solver (L-BFGS).
+        Largest number of iterations of the solver (L-BFGS).
     random_state : int, RandomState or None
         Draws the folds.
 
@@ -190,9 +191,9 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
     coef_ : array of shape (n_classes, n_features)
     intercept_ : array of shape (n_classes,)
     mean_, scale_ : arrays of shape (n_features,)
-        What is subtracted from every feature, and what the rest is divided by.
+        Mean that is subtracted from every feature, and scale by which the difference is divided.
     n_iter_ : int
-        Iterations of the solver.
+        Number of iterations of the solver.
 
     Examples
     --------
@@ -280,7 +281,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
         )
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probability of every class, shape (n_rows, n_classes)."""
+        """Return the probability of every class, shape (n_rows, n_classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
         Z = self._scaled(_dense(X))
@@ -290,7 +291,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
         return (X - self.mean_) / self.scale_
 
     def predict(self, X: Any) -> AnyArray:
-        """Most probable class, shape (n_rows,)."""
+        """Return the most probable class of every row, shape (n_rows,)."""
         proba = self.predict_proba(X)
         labels: AnyArray = self.classes_[proba.argmax(axis=1)]
         return labels
@@ -343,7 +344,7 @@ class SoftLogistic(BaseEstimator):
     intercept_: FloatArray
 
     def variants(self) -> list[Self]:
-        """One unfitted copy for each C."""
+        """Return one unfitted copy for each C."""
         return [clone(self).set_params(C=float(C)) for C in np.atleast_1d(self.C)]
 
     def fit(self, X: Any, T: FloatArray) -> Self:
@@ -378,6 +379,6 @@ class SoftLogistic(BaseEstimator):
 
 
 def _unpacked(values: FloatArray, n_features: int) -> tuple[FloatArray, FloatArray]:
-    """Weights (n_features, n_classes) and intercepts (n_classes,) of a flat vector."""
+    """Return the weights (n_features, n_classes) and intercepts (n_classes,) of a flat vector."""
     both = values.reshape(n_features + 1, -1)
     return both[:-1], both[-1]

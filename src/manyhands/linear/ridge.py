@@ -15,17 +15,19 @@ from manyhands.records import record
 from manyhands.typing import FloatArray
 
 STRENGTHS = (0.03, 0.1, 0.3, 1.0)
+"""Default penalties of `SoftRidge`."""
 
 LEAST_VALUE, LEAST_SHARE = 0.01, 0.1
-"""Values below min(.01, .1 / n_classes) are raised to it, as they are to be probabilities."""
+"""Predicted values are probabilities, so they are raised to at least min(.01, .1 / n_classes)."""
 
 RELATIVE_RANK = 1e-9
-"""Directions with a smaller share of the largest eigenvalue carry nothing."""
+"""Directions whose eigenvalue is a smaller share of the largest are rounding noise."""
 
-LEAST_ROOM = 1e-6
-"""Floor of 1 minus the leverage."""
+LEAST_LEFT_OUT = 1e-6
+"""Floor of 1 minus the leverage, which divides leave-one-out predictions."""
 
 ROWS_AT_ONCE = 8192
+"""Number of rows that are computed at once, which bounds memory."""
 
 
 @record("RidgeValues")
@@ -47,7 +49,7 @@ class RidgeValues(BaseEstimator):
 
 
 class LeaveOneOut:
-    """Leave-one-out log probabilities, computed for the rows that are asked for.
+    """Leave-one-out log probabilities, computed only for requested rows.
 
     Parameters
     ----------
@@ -62,14 +64,16 @@ class LeaveOneOut:
         self.X, self.centred, self.coef, self.leverage = X, centred, coef, leverage
 
     def __getitem__(self, rows: Any) -> FloatArray:
-        """Log probabilities of rows (a slice or integers), shape (m, n_classes)."""
+        """Return the log probabilities of rows (a slice or integers), shape (m, n_classes)."""
         own = self.leverage[rows, None]
         fitted = self.X[rows] @ self.coef.astype(self.X.dtype, copy=False)
-        return log_of_values((fitted - own * self.centred[rows]) / np.maximum(1 - own, LEAST_ROOM))
+        return log_of_values(
+            (fitted - own * self.centred[rows]) / np.maximum(1 - own, LEAST_LEFT_OUT)
+        )
 
 
 class Streamed:
-    """Features of shape (n, d) that a fitted view computes whenever rows are asked for.
+    """Features of shape (n, d), computed from X by a fitted transformer when rows are read.
 
     Parameters
     ----------
@@ -115,7 +119,7 @@ class SoftRidge(BaseEstimator):
         self.strengths = strengths
 
     def prepare(self, X: Any) -> Self:
-        """Decompose features of shape (n, d) once, for all targets to come."""
+        """Decompose features of shape (n, d) once, for all later targets."""
         values, vectors = eigh(_gram(X))
         kept = values > RELATIVE_RANK * values[-1]
         self.values_, self.vectors_ = values[kept], vectors[:, kept]
@@ -139,9 +143,9 @@ class SoftRidge(BaseEstimator):
         return RidgeValues(self.coef_).predict_log_proba(X)
 
     def fit_predict_loo(self, X: Any, T: FloatArray) -> list[tuple[LeaveOneOut, RidgeValues]]:
-        """Leave-one-out log probabilities, and a regression, for each strength.
+        """Return the leave-one-out log probabilities and a fitted regression for each strength.
 
-        `prepare` must have been given the same X.
+        `prepare` must have been called with the same X.
         """
         centred = T - 1.0 / T.shape[1]
         return [
@@ -162,14 +166,14 @@ class SoftRidge(BaseEstimator):
 
 
 def log_of_values(values: FloatArray) -> FloatArray:
-    """Log of max(value + 1 / n_classes, floor), in double precision; see `LEAST_VALUE`."""
+    """Return log max(value + 1 / n_classes, floor) in double precision; see `LEAST_VALUE`."""
     even = 1.0 / values.shape[1]
     raised = np.maximum(values + even, min(LEAST_VALUE, LEAST_SHARE * even))
     return cast(FloatArray, np.log(raised, dtype=np.float64))
 
 
 def _gram(X: Any) -> FloatArray:
-    """X'X in double precision, added up over batches."""
+    """Return X'X in double precision, summed over batches."""
     total = np.zeros((X.shape[1], X.shape[1]))
     for rows in gen_batches(len(X), ROWS_AT_ONCE):
         part = X[rows]

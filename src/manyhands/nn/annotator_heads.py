@@ -78,7 +78,7 @@ class AnnotatorHeadsModule(CrowdModule):
         return z.flatten(1)
 
     def head_log_proba(self, z: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities from one annotator's head per row of z (m, E), shape (m, C)."""
+        """Return the log probabilities from one annotator's head per row of z, shape (m, C)."""
         size = max(1, GATHERED_ENTRIES // self.weight[0].numel())
         logits = torch.cat(
             [
@@ -95,21 +95,21 @@ class AnnotatorHeadsModule(CrowdModule):
         return torch.einsum("me,mec->mc", z, kernels) + F.embedding(annotators, self.bias)
 
     def head_log_proba_grid(self, z: Tensor, annotators: Tensor | None = None) -> Tensor:
-        """Log probabilities from the heads of r annotators (default: all), shape (n, r, C)."""
+        """Return the log probabilities from r annotators' heads (default: all), (n, r, C)."""
         chosen = slice(None) if annotators is None else annotators
         logits = torch.einsum("ne,rec->nrc", z, self.weight[chosen]) + self.bias[chosen]
         return logits.log_softmax(dim=2)
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of annotations, shape (m, n_classes)."""
+        """Return the log probabilities of annotations, shape (m, n_classes)."""
         return self.head_log_proba(self.embed(x)[rows], annotators)
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        """Return the log probabilities of all pairs, shape (n, r, n_classes)."""
         return self.head_log_proba_grid(self.embed(x), annotators)
 
     def expected_confusion(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-        """Confusion matrices under the model.
+        """Return the confusion matrices under the model.
 
         Row c of annotator r is the mean output of its head over the instances it annotated, each
         weighted by the probability that its true class is c. Rows without mass, and annotators
@@ -132,7 +132,7 @@ class AnnotatorHeadsModule(CrowdModule):
             given = self.annotation_log_proba(x, rows, annotators).double().exp()
             total.index_add_(0, annotators, torch.einsum("mc,mg->mcg", proba, given))
         pooled = total.sum(dim=0)
-        # A class without mass in the pool either gets a uniform row.
+        # A class that has no mass in the pooled counts either gets a uniform row.
         pooled = torch.where(pooled.sum(dim=1, keepdim=True) > 0, pooled, torch.ones_like(pooled))
         total = torch.where(total.sum(dim=2, keepdim=True) > 0, total, pooled)
         return total / total.sum(dim=2, keepdim=True)
@@ -175,7 +175,7 @@ class DoctorNetModule(AnnotatorHeadsModule):
         self.register_buffer("active", torch.ones(n_annotators, dtype=torch.bool))
 
     def log_weights(self, left_out: Tensor | None = None) -> Tensor:
-        """Log weights of the heads, -inf for inactive annotators.
+        """Return the log weights of the heads, -inf for inactive annotators.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class DoctorNetModule(AnnotatorHeadsModule):
     def average_log_proba(
         self, z: Tensor, left_out: Tensor | None = None, *, frozen_heads: bool = False
     ) -> Tensor:
-        """Log of the weighted mean of the heads' probabilities.
+        """Return the log of the weighted mean of the heads' probabilities.
 
         This needs every head's output for every instance. If (n, R, C) is large, it is computed
         in blocks of instances and recomputed in the backward pass to save memory.
@@ -229,11 +229,14 @@ class DoctorNetModule(AnnotatorHeadsModule):
         return torch.logsumexp(heads + log_weights[:, :, None], dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits, shape (n, n_classes); their softmax is the weighted mean of the heads."""
+        """Return the class logits, (n, n_classes); their softmax is the weighted mean of heads."""
         return self.average_log_proba(self.embed(x))
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of annotations, (m, n_classes); the mean for inactive annotators."""
+        """Return the log probabilities of annotations, (m, n_classes).
+
+        Annotators without training annotations get the mean of the others.
+        """
         z = self.embed(x)
         own = self.head_log_proba(z[rows], annotators)
         inactive = ~self.active[annotators]
@@ -242,7 +245,7 @@ class DoctorNetModule(AnnotatorHeadsModule):
         return torch.where(inactive[:, None], self.average_log_proba(z)[rows], own)
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        """Return the log probabilities of all pairs, shape (n, r, n_classes)."""
         z = self.embed(x)
         own = self.head_log_proba_grid(z, annotators)
         inactive = ~self.active[annotators]

@@ -37,11 +37,11 @@ class ScaledClassifier(nn.Module):
         self.symbolic = symbolic
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits, shape (n, n_classes)."""
+        """Return the class logits, shape (n, n_classes)."""
         return self.logits(self.scaler(x))
 
     def logits(self, scaled: Tensor) -> Tensor:
-        """Class logits of scaled instances; several devices divide them among each other."""
+        """Return the class logits of scaled instances; several devices each compute a part."""
         return over_ranks(self.backbone, self.backbone, scaled)
 
     def embed(self, x: Tensor) -> Tensor:
@@ -49,10 +49,10 @@ class ScaledClassifier(nn.Module):
         return embedded(self.backbone, self.scaler(x))
 
     def represent(self, scaled: Tensor) -> Tensor:
-        """What other parts see of scaled instances, shape (n, n_features).
+        """Return the vectors by which other networks see scaled instances, shape (n, n_features).
 
-        The features themselves; of symbolic instances the embedding or, if the backbone has no
-        ``embed``, the logits, both without a gradient.
+        These are the features themselves. For symbolic instances they are the embedding or, if the
+        backbone has no ``embed``, the logits, both without a gradient.
         """
         if not self.symbolic:
             return scaled.flatten(1)
@@ -62,7 +62,7 @@ class ScaledClassifier(nn.Module):
         return seen.flatten(1)
 
     def represented_width(self, input_shape: Sequence[int]) -> int:
-        """Width of what `represent` returns."""
+        """Return the number of columns that `represent` returns."""
         modes = [(part, part.training) for part in self.modules()]
         self.eval()
         # A user's network may already be on another device.
@@ -78,7 +78,7 @@ def make_scaled(
 ) -> ScaledClassifier:
     """Make the network that a ``backbone`` parameter specifies, behind its scaler.
 
-    Token ids and packed dicts are never scaled: a standardised id is another id.
+    Token ids and packed dicts are never scaled, because a standardised id would be another id.
     """
     network = make_backbone(spec, input_shape, n_classes)
     symbolic = first_embedding(network) is not None or isinstance(input_shape, PackedShape)
@@ -102,12 +102,12 @@ class CrowdModule(nn.Module):
         self.classifier = classifier
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits, shape (n, n_classes)."""
+        """Return the class logits, shape (n, n_classes)."""
         logits: Tensor = self.classifier(x)
         return logits
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Log probability of every class as the annotation, for m (row of x, annotator) pairs.
+        """Return the log probability of every class as the annotation of m (row, annotator) pairs.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class CrowdModule(nn.Module):
         raise NotImplementedError
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
-        """Return the same for every row of x and each of r annotators, shape (n, r, n_classes).
+        """Return the log probabilities of all n rows and r annotators, shape (n, r, n_classes).
 
         Subclasses override this if a matrix product is faster than computing pair by pair.
         """

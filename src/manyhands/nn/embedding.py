@@ -1,4 +1,4 @@
-"""Networks for embeddings learnt by comparing instances: NeuCrowd's sampler and the regression.
+"""Networks for metric learning: NeuCrowd's sampling network, and a regression on an embedding.
 
 .. [1] Y. Hao, W. Ding and Z. Liu. NeuCrowd: neural sampling network for representation learning
    with crowdsourced labels. Knowledge and Information Systems 64, 2022.
@@ -85,14 +85,14 @@ class EmbeddedRegression(nn.Module):
         return embedding
 
     def regressors(self, x: Tensor) -> Tensor:
-        """Inputs of the regression, shape (n, width) or (n, width + features)."""
+        """Return the inputs of the regression, shape (n, width) or (n, width + features)."""
         embedding = self.embed(x)
         if not self.with_input:
             return embedding
         return torch.cat([embedding, self.input_scale * x.flatten(1)], dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits, shape (n, n_classes)."""
+        """Return the class logits, shape (n, n_classes)."""
         logits: Tensor = self.head(self.regressors(x))
         return logits
 
@@ -150,7 +150,7 @@ class SamplingNetwork(nn.Module):
         self.score = nn.Sequential(*middle, nn.Linear(joint or size * width, 1))
 
     def forward(self, x: Tensor, tuplets: Tensor) -> Tensor:
-        """Hardness of tuplets.
+        """Return the hardness of tuplets.
 
         Parameters
         ----------

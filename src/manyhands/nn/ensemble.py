@@ -26,8 +26,7 @@ class Ensemble(nn.Module):
     Raises
     ------
     AnnotationError
-        If a trainable parameter belongs to two of them: what one learns, the other would have
-        learnt.
+        If a trainable parameter belongs to two of them: the members would not be independent.
     """
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
@@ -36,7 +35,7 @@ class Ensemble(nn.Module):
         self.networks = nn.ModuleList(networks)
 
     def member_logits(self, x: Tensor) -> Tensor:
-        """Class logits from each network, shape (n_networks, n, n_classes)."""
+        """Return the class logits from each network, shape (n_networks, n, n_classes)."""
 
         def apply(part: Tensor) -> Tensor:
             return torch.stack([network(part) for network in self.networks])
@@ -44,7 +43,7 @@ class Ensemble(nn.Module):
         return over_ranks(self, apply, x, dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits of the ensemble, shape (n, n_classes)."""
+        """Return the class logits of the ensemble, shape (n, n_classes)."""
         logits = self.member_logits(x)
         # In single precision the last digits would depend on a row's position in the batch.
         log_proba = logits.double().log_softmax(dim=2)
@@ -52,7 +51,7 @@ class Ensemble(nn.Module):
 
     @property
     def embed(self) -> Callable[[Tensor], Tensor]:
-        """The first network's ``embed``, if any; embeddings of several networks have no mean."""
+        """The first network's ``embed``, if any; averaging different embeddings makes no sense."""
         return cast(Callable[[Tensor], Tensor], self.networks[0].embed)
 
 

@@ -24,7 +24,7 @@ from manyhands.nn.base import CrowdModule, ScaledClassifier
 
 
 class GenerativeCrowdModule(CrowdModule):
-    """A classifier, a generator of annotations given its output, and two networks that judge them.
+    """A classifier, a generator of annotations from its output, and two networks that judge them.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ class GenerativeCrowdModule(CrowdModule):
     Attributes
     ----------
     encoder : ScaledClassifier or None
-        For instances that are not vectors, such as images: the generator and the discriminator
-        see the embedding of this frozen classifier. They see vectors as they are.
+        Frozen classifier whose embedding replaces instances that are not vectors, such as images,
+        in the generator and the discriminator; None if instances are vectors.
     generator : AnnotationGenerator or CrowdLayerGenerator
     discriminator : AnnotationDiscriminator
     auxiliary : AuxiliaryNetwork
@@ -127,13 +127,13 @@ class GenerativeCrowdModule(CrowdModule):
     def annotation_log_proba(
         self, x: Tensor, rows: Tensor, annotators: Tensor, noise: Tensor | None = None
     ) -> Tensor:
-        """Log probabilities of annotations, shape (m, n_classes); the default noise is 0."""
+        """Return the log probabilities of annotations, (m, n_classes); the default noise is 0."""
         features, proba = self.classify(x)
         log_proba: Tensor = self.generator(features, proba, rows, annotators, noise)
         return log_proba
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of all pairs, shape (n, r, n_classes), in blocks of instances."""
+        """Return the log probabilities of all pairs, (n, r, n_classes), in blocks of instances."""
         return self._grid(*self.classify(x), annotators)
 
     def _grid(self, features: Tensor, proba: Tensor, annotators: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ class GenerativeCrowdModule(CrowdModule):
         return torch.cat(parts)
 
     def expected_confusion(self, batches: Iterable[Tensor], annotators: Tensor) -> Tensor:
-        """Confusion matrices of r annotators under the generator.
+        """Return the confusion matrices of r annotators under the generator.
 
         Row c is the mean of the generator's probabilities over the instances, each weighted by
         the classifier's probability that its class is c.
@@ -176,10 +176,10 @@ class GenerativeCrowdModule(CrowdModule):
 
 
 GENERATOR_INPUTS = ("both", "annotator", "instance")
-"""Embeddings a generator sees besides the classifier's output and noise."""
+"""Embeddings that a generator gets as input besides the classifier's output and noise."""
 
 GENERATORS = ("network", "crowd_layer")
-"""What generates annotations: CrowdInG's network, or a Crowd Layer (the paper's DL-CL+GAN)."""
+"""Generators of annotations: CrowdInG's network, or a Crowd Layer (the paper's DL-CL+GAN)."""
 
 
 class AnnotationGenerator(nn.Module):
@@ -258,7 +258,7 @@ class AnnotationGenerator(nn.Module):
         annotators: Tensor,
         noise: Tensor | None = None,
     ) -> Tensor:
-        """Log probabilities of the annotations of m pairs, shape (m, n_classes).
+        """Return the log probabilities of the annotations of m pairs, shape (m, n_classes).
 
         Parameters
         ----------
@@ -313,7 +313,7 @@ class CrowdLayerGenerator(nn.Module):
         annotators: Tensor,
         noise: Tensor | None = None,
     ) -> Tensor:
-        """Log probabilities of the annotations of m pairs; see `AnnotationGenerator`."""
+        """Return the log probabilities of the annotations of m pairs; see `AnnotationGenerator`."""
         kernels = F.embedding(annotators, self.matrix.flatten(1))
         kernels = kernels.view(-1, self.n_classes, self.n_classes)
         return apply_confusion(F.embedding(rows, proba), kernels).log_softmax(dim=1)
@@ -323,7 +323,7 @@ class CrowdLayerGenerator(nn.Module):
 
 
 LCA_FORMS = ("symmetric", "row")
-"""How the matrices of correlated labels are aggregated: as published, or as in released code."""
+"""Forms of the label correlation aggregation: as published, or as in the released code."""
 
 
 class Pairs(NamedTuple):
@@ -434,7 +434,7 @@ class AnnotationDiscriminator(nn.Module):
 
     @staticmethod
     def scores(pairs: Pairs, matrices: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Logits of D for every class, shape (m, n_classes); for ``labels`` only, shape (m,)."""
+        """Return the logits of D for every class, (m, n_classes), or for ``labels`` only, (m,)."""
         # The class matrices multiply only one side, the one with fewer rows.
         if len(pairs.u) <= len(pairs.v):
             product = torch.einsum("ri,cij->rcj", pairs.u, matrices)
@@ -475,7 +475,7 @@ class AuxiliaryNetwork(nn.Module):
         self.last = nn.Linear(hidden, n_classes)
 
     def forward(self, pairs: Pairs, matrices: Tensor, labels: Tensor) -> Tensor:
-        """Log probabilities of the classifier's classes for m annotations, (m, n_classes).
+        """Return the log probabilities of the classifier's classes, shape (m, n_classes).
 
         Parameters
         ----------
@@ -495,7 +495,7 @@ class AuxiliaryNetwork(nn.Module):
 
 
 def normalized_adjacency(adjacency: Tensor, form: str) -> Tensor:
-    """S of LCA: A + I, normalised by its node degrees D, shape (n_classes, n_classes).
+    """Return S of LCA: A + I, normalised by its node degrees D, shape (n_classes, n_classes).
 
     "symmetric": D^-1/2 (A + I) D^-1/2; "row": D^-1 (A + I).
 

@@ -1,4 +1,4 @@
-"""Graph convolutions over a graph whose edges, the annotations, join annotators and instances.
+"""Graph convolutions on the graph of annotators and instances; its edges are the annotations.
 
 Notation: n instances, R annotators, C classes, m annotations, K dimensions of a node's state.
 
@@ -66,7 +66,7 @@ class GraphConvolution(nn.Module):
     def forward(
         self, instances: Tensor, annotators: Tensor, edges: AnnotationEdges
     ) -> tuple[Tensor, Tensor]:
-        """New states of the instances (n, n_out) and of the annotators (R, n_out).
+        """Return the new states of the instances (n, n_out) and of the annotators (R, n_out).
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class GraphCompletionModule(nn.Module):
         super().__init__()
         self.scaler = scaler
         self.dense = nn.Linear(prod(input_shape), embedding_dim)
-        # All annotators start alike; only their annotations set them apart.
+        # All annotators start with equal states, so that only their annotations make them differ.
         self.annotators = nn.Parameter(torch.randn(1, embedding_dim).repeat(n_annotators, 1))
         self.dropout = nn.Dropout(dropout)
         self.first = GraphConvolution(n_classes, embedding_dim, embedding_dim, hidden)
@@ -134,7 +134,7 @@ class GraphCompletionModule(nn.Module):
         self.decoder = nn.Parameter(_matrices(n_classes, hidden + 1, hidden + 1))
 
     def forward(self, x: Tensor, edges: AnnotationEdges) -> tuple[Tensor, Tensor]:
-        """Last states of instances (n, hidden + 1) and of annotators (R, hidden + 1).
+        """Return the last states of instances (n, hidden + 1) and of annotators (R, hidden + 1).
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class GraphCompletionModule(nn.Module):
     def annotation_log_proba(
         self, x: Tensor, edges: AnnotationEdges, instances: Tensor, annotators: Tensor
     ) -> Tensor:
-        """Log probabilities of the annotations of m pairs given other annotations.
+        """Return the log probabilities of the annotations of m pairs given other annotations.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class GraphCompletionModule(nn.Module):
         return torch.stack(logits, dim=1).log_softmax(dim=1)
 
     def decode(self, instances: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of all pairs of last states, shape (n, R, n_classes)."""
+        """Return the log probabilities of all pairs of last states, shape (n, R, n_classes)."""
         by_class = torch.einsum("cij,rj->rci", self.decoder, annotators)
         return torch.einsum("ni,rci->nrc", instances, by_class).log_softmax(dim=2)
 
@@ -182,7 +182,7 @@ def _matrices(n: int, n_in: int, n_out: int) -> Tensor:
 
 
 def _degrees(nodes: Tensor, n: int, like: Tensor) -> Tensor:
-    """Number of edges of each node, but at least 1, shape (n,)."""
+    """Return the number of edges of each node, but at least 1, shape (n,)."""
     ones = like.new_ones(len(nodes))
     return like.new_zeros(n).index_add(0, nodes, ones).clamp_min(1)
 

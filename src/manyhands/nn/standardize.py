@@ -14,7 +14,7 @@ CHANNELS = (1, 3)
 
 
 def channels_last(input_shape: Sequence[int]) -> bool:
-    """Whether an instance is an image (height, width, channels), not (channels, height, width).
+    """Return whether an instance is an image with its channels last: (height, width, channels).
 
     Examples
     --------
@@ -24,15 +24,17 @@ def channels_last(input_shape: Sequence[int]) -> bool:
     return len(input_shape) == 3 and input_shape[2] in CHANNELS and input_shape[0] not in CHANNELS
 
 
-SHARED_SCALE = 10.0
-"""Largest ratio of the 95 % quantile of the features' root mean squares to their median."""
+MOST_SCALE_RATIO = 10.0
+"""Features count as an embedding only up to this ratio of scales: the 95 % quantile of their root
+mean squares over the median."""
 
-SHIFTED = 1.5
-"""Largest mean of a typical feature of an embedding, in standard deviations."""
+MOST_RELATIVE_MEAN = 1.5
+"""Features count as an embedding only if the mean of a typical one is at most so many standard
+deviations."""
 
 
 class Standardize(nn.Module):
-    """(x - shift) / scale with statistics of the training data, kept as buffers.
+    """Scale instances as (x - shift) / scale, with statistics of the training data as buffers.
 
     Parameters
     ----------
@@ -41,7 +43,8 @@ class Standardize(nn.Module):
     scaling : {"auto", "standard", "rms", None}
         "standard": mean and standard deviation per feature (per channel for images). "rms": one
         root mean square, no shift. "auto": "rms" if the features look like a non-negative embedding
-        (`is_embedding`), else "standard". None: no scaling. The identity until `fit_statistics`.
+        (`is_embedding`), else "standard". None: no scaling. Until `fit_statistics` is called, the
+        module is the identity.
     """
 
     shift: Tensor
@@ -106,7 +109,7 @@ class Standardize(nn.Module):
 
 
 def is_embedding(mean: Tensor, mean_square: Tensor, least: float) -> bool:
-    """Whether features look like the output of a network's ReLU, counts or term weights.
+    """Return whether features look like outputs of a ReLU, counts or term weights.
 
     Such features are non-negative, share a scale, and are often small or zero. A feature that is
     rarely active has a small spread. Standardising would give it as much weight as the others.
@@ -133,5 +136,5 @@ def is_embedding(mean: Tensor, mean_square: Tensor, least: float) -> bool:
         return False
     size = mean_square[varies].sqrt()
     deviation = (mean_square - mean.square())[varies].sqrt()
-    shared = torch.quantile(size, 0.95) <= SHARED_SCALE * size.median()
-    return bool(shared) and bool((mean[varies] / deviation).median() <= SHIFTED)
+    shared = torch.quantile(size, 0.95) <= MOST_SCALE_RATIO * size.median()
+    return bool(shared) and bool((mean[varies] / deviation).median() <= MOST_RELATIVE_MEAN)

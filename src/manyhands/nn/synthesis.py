@@ -39,7 +39,7 @@ class Decoder(nn.Module):
         )
 
     def forward(self, z: Tensor) -> Tensor:
-        """Scaled instances, shape (n, *input_shape)."""
+        """Return the scaled instances, shape (n, *input_shape)."""
         decoded: Tensor = self.body(z)
         return decoded.reshape(-1, *self.input_shape)
 
@@ -103,9 +103,9 @@ class SynthesisModule(FixedConfusionModule):
         return z.reshape(-1, *self.input_shape) if self.space == "input" else z
 
     def mixed_logits(self, x: Tensor, synthetic: Tensor) -> Tensor:
-        """Class logits of n instances and then of m synthetic points, shape (n + m, n_classes).
+        """Return the class logits of n instances and m synthetic points, shape (n + m, n_classes).
 
-        Both form one batch.
+        Both form one batch; the instances come first.
         """
         if not len(synthetic):
             return self(x)
@@ -126,7 +126,7 @@ class SynthesisModule(FixedConfusionModule):
         return embedding
 
     def reconstruct(self, x: Tensor) -> Tensor:
-        """Mean squared error of decoding the embeddings of instances, in scaled features."""
+        """Return the mean squared error of the autoencoder on instances, in scaled features."""
         assert self.decoder is not None
         scaled = self.classifier.scaler(x)
         embedding = embedded(self.classifier.backbone, scaled)

@@ -52,7 +52,7 @@ def discriminator_objective(
     sparsity_weight: float,
     sparsity_form: str = "l1",
 ) -> dict[str, Tensor]:
-    """Loss of discriminator and auxiliary network: the negative of their part of Eq. 4 of [1]_.
+    """Return the loss of discriminator and auxiliary network: their negated part of Eq. 4 of [1]_.
 
     ``real`` = -log D(y) is averaged over the real annotations, ``generated`` = -log(1 - D(y)) over
     the generated ones; both means are halved. ``sparsity``, a penalty on D of all classes, and
@@ -96,7 +96,7 @@ def discriminator_objective(
 
 
 def _half_weights(real: Annotations, generated: Annotations) -> Tensor:
-    """Weights of the real, then the generated annotations: either kind counts half its mean."""
+    """Return weights of the real, then the generated annotations; each kind sums to one half."""
     device = real.labels.device
     own = torch.ones(len(real.labels), device=device) if real.weights is None else real.weights
     others = torch.ones(len(generated.labels), device=device)
@@ -104,7 +104,7 @@ def _half_weights(real: Annotations, generated: Annotations) -> Tensor:
 
 
 def authenticity_cost(scores: Tensor, form: str) -> Tensor:
-    """Cost of generated annotations (L_G) from the logits of D.
+    """Return the cost of generated annotations (L_G) from the logits of D.
 
     "non_saturating" is -log((D + f) / (1 + f)), at least 0; "saturating" is
     log((1 - D + f) / (1 + f)), at most 0. f is the small `ADDED_TO_COSTS` that bounds them. Both
@@ -123,7 +123,7 @@ def authenticity_cost(scores: Tensor, form: str) -> Tensor:
 
 
 def information_cost(log_posterior: Tensor, proba: Tensor) -> Tensor:
-    """Negative bound on the mutual information (Eq. 3 of [1]_, without H(z)), shape (m,).
+    """Return the negated bound on the mutual information (Eq. 3 of [1]_, without H(z)), (m,).
 
     Parameters
     ----------
@@ -136,12 +136,15 @@ def information_cost(log_posterior: Tensor, proba: Tensor) -> Tensor:
 
 
 def importance_ratios(log_proba: Tensor, logged: Tensor) -> Tensor:
-    """Ratios G(y) / G_0(y) of annotations drawn from G_0, from log probabilities, shape (m,)."""
+    """Return the ratios G(y) / G_0(y), shape (m,), of annotations drawn from G_0.
+
+    Both arguments are log probabilities, of shape (m,).
+    """
     return (log_proba - logged).exp()
 
 
 def counterfactual_risk(ratios: Tensor, cost: Tensor, *, mu: float, truncation: float) -> Tensor:
-    """Mean of (cost - mu) min(ratio, truncation), Eq. 5 and 6 of [1]_.
+    """Return the mean of (cost - mu) min(ratio, truncation), Eq. 5 and 6 of [1]_.
 
     A ratio above ``truncation`` is truncated and has no gradient.
 
@@ -164,7 +167,7 @@ def counterfactual_risk(ratios: Tensor, cost: Tensor, *, mu: float, truncation: 
 
 
 def self_normalized_risk(ratios: Tensor, cost: Tensor) -> Tensor:
-    """Expected cost of a policy from another's log [2]_: sum(ratio cost) / sum(ratio).
+    """Return the expected cost of a policy from another's log [2]_: sum(ratio cost) / sum(ratio).
 
     A constant added to all costs shifts this estimate by exactly that constant, unlike the plain
     mean. Choices of mu can therefore be compared by it.
@@ -174,7 +177,7 @@ def self_normalized_risk(ratios: Tensor, cost: Tensor) -> Tensor:
 
 
 def effective_sample_size(ratios: Tensor) -> Tensor:
-    """Effective share of a weighted sample's size: (sum w)^2 / (m sum w^2), in [0, 1].
+    """Return the effective share of a weighted sample's size: (sum w)^2 / (m sum w^2), in [0, 1].
 
     Examples
     --------

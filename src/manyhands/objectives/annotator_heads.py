@@ -22,7 +22,7 @@ from manyhands.training import CrowdBatch
 def annotator_average_nll(
     module: DoctorNetModule, batch: CrowdBatch, *, exclude_own: bool, focus: float = 0.0
 ) -> dict[str, Tensor]:
-    """``average_nll``: cross entropy of the weighted mean of heads and the mean annotation.
+    """Return ``average_nll``: cross entropy of the weighted mean of heads and the mean annotation.
 
     The target is the mean of an instance's one-hot annotations (Eq. 7 of DASC's paper, on Weighted
     Doctor Net). The loss is written as a sum over annotations, each of which weighs 1 over the
@@ -104,7 +104,7 @@ def group_annotators(x: Tensor, batch: CrowdBatch) -> list[AnnotatorGroup]:
 
 
 def personal_nll(weights: Tensor, groups: Iterable[AnnotatorGroup]) -> Tensor:
-    """Negative log likelihood of the annotations under one linear classifier per annotator [2]_.
+    """Return the negative log likelihood of annotations under one linear model per annotator [2]_.
 
     The likelihoods are summed over annotations.
 
@@ -127,7 +127,7 @@ def personal_nll(weights: Tensor, groups: Iterable[AnnotatorGroup]) -> Tensor:
 
 
 def fusion_norm(weights: Tensor) -> Tensor:
-    """Sum of the Frobenius norms of the differences of all pairs weights[i], weights[j] [2]_.
+    """Return the sum of Frobenius norms of the differences of all pairs of weights [2]_.
 
     ``weights`` has shape (N, d, k).
     """

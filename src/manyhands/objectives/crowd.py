@@ -15,7 +15,7 @@ from manyhands.training import CrowdBatch
 
 
 def crowd_nll(module: CrowdModule, batch: CrowdBatch, *, focus: float = 0.0) -> dict[str, Tensor]:
-    """``nll``: mean negative log likelihood of the batch's annotations.
+    """Return ``nll``: the mean negative log likelihood of the batch's annotations.
 
     ``focus`` is the exponent of a focal factor; see `focal_nll`.
     """
@@ -31,7 +31,7 @@ def common_noise_objective(
     squared: bool,
     focus: float = 0.0,
 ) -> dict[str, Tensor]:
-    """CoNAL's final loss: ``nll`` and ``confusion_gap = -gap_weight * sum_r |W_r - W_g|``.
+    """Return CoNAL's loss: ``nll`` and ``confusion_gap = -gap_weight * sum_r |W_r - W_g|``.
 
     The printed formula lacks the minus sign, which follows from the paper's text ("enforce them to
     be different").
@@ -48,7 +48,7 @@ def trace_objective(
     trace_weight: float,
     focus: float = 0.0,
 ) -> dict[str, Tensor]:
-    """Tanno et al.'s loss: ``nll`` and ``trace`` = trace_weight * mean_r trace(W_r).
+    """Return the loss of Tanno et al.: ``nll`` and ``trace = trace_weight * mean_r trace(W_r)``.
 
     The sign is positive: the trace is minimised. Annotators are assumed to be as unreliable as
     their annotations allow, so that the classifier does not explain their mistakes.
@@ -77,7 +77,7 @@ def trace_objective(
 def information_objective(
     module: AggregatorModule, batch: CrowdBatch, weights: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """Max-MIG's loss: ``agreement`` = -mean_i (1 + log P_ii) and ``chance`` = mean_ij P_ij.
+    """Return Max-MIG's loss: ``agreement = -mean_i (1 + log P_ii)``, ``chance = mean_ij P_ij``.
 
     See `information_gain`. The batch's weights are those of the annotations in the aggregator.
 
@@ -104,7 +104,7 @@ def soft_label_objective(
     weights: Tensor | None = None,
     focus: float = 0.0,
 ) -> dict[str, Tensor]:
-    """``cross_entropy`` against target distributions.
+    """Return ``cross_entropy``: the mean cross entropy against target distributions.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ class TripletCenterLoss(nn.Module):
         self.centers = nn.Parameter(0.01 * torch.randn(n_classes, width))
 
     def forward(self, embedding: Tensor, labels: Tensor) -> Tensor:
-        """Loss of a batch, a scalar.
+        """Return the loss of a batch, a scalar.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class LiftedStructureLoss(nn.Module):
         self.margin = margin
 
     def forward(self, embedding: Tensor, labels: Tensor) -> Tensor:
-        """Loss of a batch, a scalar; 0 without pairs of equal, or of different, classes.
+        """Return the loss of a batch, a scalar; 0 without pairs of equal, or of different, classes.
 
         Parameters
         ----------

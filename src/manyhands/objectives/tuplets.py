@@ -38,7 +38,7 @@ class TupletLoss:
     def __call__(
         self, embedding: Tensor, tuplets: Tensor, assurance: Tensor, labels: Tensor
     ) -> Tensor:
-        """Loss of each tuplet, shape (m,).
+        """Return the loss of each tuplet, shape (m,).
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class TupletLoss:
 
 
 def hardness_error(predicted: Tensor, losses: Tensor) -> Tensor:
-    """Mean squared error of predicted losses (m,) against actual losses (m,).
+    """Return the mean squared error of predicted losses (m,) against actual losses (m,).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Ranking: from comparisons of two items to strengths, their order and how sure it is (no torch).
+"""Ranking: the strengths of items, their order and its uncertainty, from pairwise comparisons.
 
 Each method is a file and a line of ``__init__.pyi``. Exporting a method there registers it and also
 exports it from `manyhands`.

@@ -2,8 +2,8 @@
 
 The model is Bradley and Terry's [1]_ with Davidson's ties [2]_, in which each annotator has a
 tendency to ties, a preference for a side and a reliability of their own, all shrunk towards the
-crowd's. Reliabilities are estimated if the evidence asks for them: where annotators gave few
-answers each, they would follow the noise.
+crowd's. Reliabilities are estimated only if the marginal likelihood ("evidence") supports them:
+where annotators gave few answers each, estimated reliabilities would follow the noise.
 
 .. [1] R. A. Bradley and M. E. Terry. Rank analysis of incomplete block designs: I. The method of
    paired comparisons. Biometrika 39, 1952.
@@ -65,26 +65,26 @@ from manyhands.ranking.uncertainty import (
 )
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
-GRID = (0.05, 0.1, 0.2, 0.5, 1.0)
-"""Variances of reliabilities that are tried upwards, as long as the evidence rises."""
+RELIABILITY_VARIANCES = (0.05, 0.1, 0.2, 0.5, 1.0)
+"""Candidate variances of the reliabilities, tried in this order until the evidence falls."""
 
-CLEAR = 2.0
-"""Rise of the log evidence from which annotators have reliabilities of their own: with few answers
-each it rises a little by chance, as it is an approximation."""
+LEAST_EVIDENCE_GAIN = 2.0
+"""Gain in log evidence that is needed to give annotators reliabilities of their own. The evidence
+is an approximation and rises a little by chance where each annotator gave few answers."""
 
-FEW = 10
-"""Comparisons of an item below which a warning says that its place is mostly the prior's."""
+FEW_COMPARISONS = 10
+"""An item with fewer comparisons gets a warning: the prior mostly decides its rank."""
 
-WIDER = 1.5
-"""Overdispersion of which a warning tells."""
+OVERDISPERSION_WARNING = 1.5
+"""Overdispersion (observed over expected variance) above which the fit warns."""
 
-REPEATED = 4
-"""Answers of one annotator to one pair, on average, at which questions are asked for."""
+REPEATED_JUDGEMENTS = 4
+"""Mean number of answers of one annotator to one pair from which the fit asks for the questions."""
 
 LEVEL = 0.95
 
-LONG = 100_000
-"""Comparisons from which a fit tells how far it is."""
+PROGRESS_FROM = 100_000
+"""Number of comparisons from which a fit logs its progress."""
 
 _LOG = logging.getLogger("manyhands.progress")
 
@@ -101,16 +101,18 @@ _NOT_SUPPORTED = {
 
 
 class BradleyTerry(BaseEstimator):
-    """Rank items by comparisons of two, in which annotators may err, prefer a side, or call ties.
+    """Rank items from pairwise comparisons by annotators who may err, prefer a side or call ties.
 
     Parameters
     ----------
     reliability : {"auto"}, bool or float, default="auto"
-        Whether each annotator has a reliability of their own: 1 on average, 0 for one who chooses
-        at random, negative for one who confuses better with worse. "auto": if the evidence asks for
-        it. A number is the variance of reliabilities. False: all annotators count alike.
+        Whether each annotator has a reliability of their own: 1 on average, 0 for an annotator who
+        chooses at random, negative for one who confuses better with worse. "auto": if the marginal
+        likelihood supports it. A number is the variance of reliabilities. False: all annotators
+        count alike.
     position : bool, default=True
-        Whether annotators may prefer the left or the right side, all of them together and each.
+        Whether to estimate a preference for the left or right side, of the crowd and of each
+        annotator.
     own_ties : bool, default=True
         Whether each annotator has a tendency to ties of their own.
     strength_variance : float, optional
@@ -119,60 +121,68 @@ class BradleyTerry(BaseEstimator):
     max_iter : int, default=200
         Most iterations of each fit.
     tol : float, default=1e-6
-        Stop when the log likelihood changes by no more per comparison, or no strength by 10 times
-        as much.
+        Stop when the log likelihood per comparison changes by at most ``tol``, or every strength by
+        at most ``10 * tol``.
     random_state : int, default=0
-        Seed of the draws of which intervals of ranks are taken.
+        Seed of the posterior draws from which the intervals of ranks are computed.
 
     Attributes
     ----------
     items_ : array of shape (n_items,)
         Ids of the items, in the order of the table.
     strengths_ : array of shape (n_items,)
-        Log odds of each item against an average one of its group, between a win and a loss; NaN
+        Log odds that each item beats an average item of its group, ties left out; NaN for items
         without comparisons.
     strength_se_ : array of shape (n_items,)
-        Their standard errors; NaN with more than 3,000 items.
+        Standard errors of ``strengths_``; NaN with more than 3,000 items.
     ranks_ : array of shape (n_items,)
-        1 for the strongest of each group; integers, or numbers with NaN where an item has no
-        comparison.
+        Rank of each item within its group, 1 for the strongest. Integers; floats with NaN if some
+        items have no comparison.
     rank_low_, rank_high_ : arrays of shape (n_items,)
         Ends of the 95 % interval of each rank; NaN with more than 3,000 items.
     component_ : integer array of shape (n_items,)
-        Group of each item; items of two groups are never compared, not even by chains. -1 for
-        items without comparisons.
+        Group of each item: its connected component in the graph of comparisons. -1 for items
+        without comparisons.
     covariance_ : array of shape (n_items, n_items), or None
         Covariance of ``strengths_``; None with more than 3,000 items.
     annotators_ : array of shape (n_annotators,)
     reliability_, position_bias_, tie_tendency_ : arrays of shape (n_annotators,)
-        What multiplies differences of strength (1: as the crowd on average); log odds of left
-        against right between equals; and log odds of a tie against either side between equals
-        (-inf without ties).
+        Factor by which each annotator multiplies differences of strength (1: the crowd's average);
+        log odds of choosing left rather than right between equal items; and log odds of a tie
+        rather than either side between equal items (-inf without ties).
     reliability_se_, position_bias_se_, tie_tendency_se_ : arrays of shape (n_annotators,)
-        0 for what is not the annotator's own.
+        Standard errors of these; 0 for a parameter that the annotators share.
     position_, ties_ : float
-        Bias of position and tendency to ties of the typical annotator.
+        Position bias and tendency to ties of the typical annotator.
     reliability_variance_ : float
         Variance of the reliabilities; 0 if annotators count alike.
     evidence_ : dict {float: float}
-        Log evidence of every variance of reliabilities that was tried.
+        Log marginal likelihood for every variance of reliabilities that was tried.
     strength_variance_ : float
+        Variance of the normal prior of strengths, estimated or given.
     dispersion_ : float
-        How many times more answers to a pair scatter than the model has it, or than the model and
-        the questions have it if intervals are clustered; they are wider if it is above 1.
+        Overdispersion: variance of the answers to a pair over the variance that the model expects.
+        If intervals are clustered by question, the variance within a question is left out.
+        Intervals are widened if it is above 1.
     clustered_ : bool
-        Whether intervals allow for answers to the same question that depend on each other. They
-        do where questions are named and asked several times.
+        Whether intervals allow for dependence between answers to the same question. They do where
+        questions are named and each is asked several times.
     warnings_ : list of str
-        What the fit has warned of.
-    log_likelihood_, n_iter_, converged_
+        Texts of the warnings that the fit gave.
+    log_likelihood_ : float
+        Log likelihood of all answers at the estimates.
+    n_iter_ : int
+        Number of iterations of the last fit.
+    converged_ : bool
+        Whether it stopped by ``tol`` rather than by ``max_iter``.
     table_ : ComparisonTable
         All comparisons seen so far; `partial_fit` adds to them.
 
     See Also
     --------
-    DawidSkene : which label is right, item by item; also for "left", "right" and "tie" of questions
-        that are asked several times.
+    DawidSkene : infers the right label of each item. Use it for "left", "right" and "tie" if
+    several
+        annotators answered each question and you want the right answer per question.
 
     Notes
     -----
@@ -238,8 +248,8 @@ class BradleyTerry(BaseEstimator):
         y : ignored
             It must be None.
         **options
-            None is supported: known strengths (``gold``), families (``groups``), engines and times
-            are refused, with what to do instead.
+            Options of other methods, such as ``gold``, ``groups``, ``engine`` and ``times``. None
+            is supported; the error says what to do instead.
 
         Returns
         -------
@@ -249,8 +259,11 @@ class BradleyTerry(BaseEstimator):
         Raises
         ------
         AnnotationError
-            If ``table`` is no `ComparisonTable`, has fewer than two items or no comparisons, or an
-            option is given; or if there is no prior and some items won or lost everything.
+            If ``table`` is no `ComparisonTable`, has fewer than two items or no comparisons; if
+            ``y`` or an option is given; or if ``strength_variance=inf`` and some items won or lost
+            all their comparisons.
+        TypeError
+            If ``options`` holds a name that no method of this library knows.
 
         Warns
         -----
@@ -258,8 +271,8 @@ class BradleyTerry(BaseEstimator):
             If some items are never compared with others, won or lost everything, or have few
             comparisons, or if the side of an item is always the same.
         UserWarning
-            If annotators are more often wrong than right, answers scatter more than the model has
-            it, or annotators judged a pair several times and nobody named the questions.
+            If annotators are more often wrong than right, if answers vary more than the model
+            expects, or if annotators judged a pair several times and no questions are named.
         """
         self._validate_params()
         _refuse_options(options)
@@ -286,7 +299,14 @@ class BradleyTerry(BaseEstimator):
         Raises
         ------
         AnnotationError
-            For the reasons of `fit` and of `ComparisonTable.with_added`.
+            As in `fit` and `ComparisonTable.with_added`.
+        TypeError
+            As in `fit`.
+
+        Warns
+        -----
+        NotIdentifiableWarning, UserWarning
+            As in `fit`.
         """
         if not hasattr(self, "table_"):
             return self.fit(table, y, **options)
@@ -296,31 +316,32 @@ class BradleyTerry(BaseEstimator):
         return self._fit(self.table_.with_added(table)) if len(table) else self
 
     def _fit(self, table: ComparisonTable) -> Self:
-        told: list[str] = []
+        warned: list[str] = []
         seen, table = table, table.take(table.weight > 0) if table.weights is not None else table
         component = _own_groups(table.components())
         sides = self.position and table.has_sides
         if sides and (winners := np.unique(table.outcome[table.outcome != 1])).size == 1:
             sides = False
-            _tell(
-                told,
-                f"the {OUTCOMES[winners[0]]} item won every decided comparison, as where winners "
-                "are written first, so a preference for a side is taken to be none. If these are "
-                "the sides that annotators saw, nothing tells it from strength",
+            _warn_and_keep(
+                warned,
+                f"the {OUTCOMES[winners[0]]} item won every comparison that was no tie, as in "
+                "files that write the winner first. The fit therefore assumes that annotators "
+                "have no preference for a side. If these are the sides that annotators saw, such a "
+                "preference cannot be distinguished from strength",
                 NotIdentifiableWarning,
             )
         position = sides
-        if position and _sides_tell_nothing(table):
+        if position and _position_bias_not_identifiable(table):
             position = False
-            _tell(
-                told,
-                "each pair is always shown in the same order, so that a preference of the crowd "
-                "for a side cannot be told from strength; it is taken to be none. Show "
-                "pairs in both orders",
+            _warn_and_keep(
+                warned,
+                "each pair is always shown in the same order, so a preference of the crowd for a "
+                "side cannot be distinguished from strength, and the fit assumes that there is "
+                "none. Show pairs in both orders",
                 NotIdentifiableWarning,
             )
         elif position:
-            _warn_of_sides(table, told)
+            _warn_of_sides(table, warned)
         has_ties = bool((table.outcome == 1).any())
         several = table.has_annotators and len(np.unique(table.annotator)) > 1
         own = np.array([several, several and sides, several and has_ties and self.own_ties])
@@ -333,7 +354,7 @@ class BradleyTerry(BaseEstimator):
             _refuse_unbounded(table, component)
         state, wanted, evidence = _with_reliability(rows, wanted, self.reliability)
         with all_or_nothing(self):
-            self._keep(table, rows, state, wanted, component, told)
+            self._keep(table, rows, state, wanted, component, warned)
             self.table_, self.evidence_ = seen, evidence
         return self
 
@@ -344,7 +365,7 @@ class BradleyTerry(BaseEstimator):
         state: State,
         wanted: Wanted,
         component: IntArray,
-        told: list[str],
+        warned: list[str],
     ) -> None:
         """Set the fitted attributes."""
         n, people = table.n_items, table.n_annotators
@@ -359,10 +380,12 @@ class BradleyTerry(BaseEstimator):
         clusters = False
         if n <= MOST_ITEMS:
             inverse = covariance(found)
-            clusters = _has_clusters(table, told)
+            clusters = _has_clusters(table, warned)
             if clusters:
-                # Of Cameron, Gelbach and Miller (2011): clusters of questions and of pairs, less
-                # those of both. Pairs are few, so theirs are factors of the usual covariance.
+                # Two-way clustering (Cameron, Gelbach and Miller, 2011): the covariance clustered
+                # by question, plus that by pair, minus that by both. Pairs are too few for a
+                # sandwich estimate, so the last two are the usual covariance times a dispersion
+                # factor.
                 phi = 1 + phi - dispersion_within(table, state, wanted, len(sizes))
                 outer = clustered(table, state, wanted, found, inverse)
                 outer += inverse * max(0.0, phi - 1)
@@ -370,11 +393,12 @@ class BradleyTerry(BaseEstimator):
                 outer = inverse * max(1.0, phi)
             covariances = centred(outer[:n, :n], component)
         else:
-            _tell(
-                told,
-                f"{n:,} items are more than {MOST_ITEMS:,}, so there are no intervals of strengths "
-                "and ranks: these need all covariances. Strengths and annotators' profiles are as "
-                "usual; for intervals, select the items you care about (table.select(items=...))",
+            _warn_and_keep(
+                warned,
+                f"there are no intervals of strengths and ranks: {n:,} items are more than the "
+                f"{MOST_ITEMS:,} whose covariances fit in memory. Strengths and annotators' "
+                "profiles are as usual; for intervals, select the items you care about "
+                "(table.select(items=...))",
             )
         errors = np.tile(annotator_errors(found, inverse, wanted), (people // len(rows.active), 1))
         profile = np.tile(state.profile, (people // len(rows.active), 1))
@@ -403,13 +427,13 @@ class BradleyTerry(BaseEstimator):
         self.dispersion_, self.clustered_ = phi, clusters
         self.log_likelihood_ = state.log_likelihood
         self.n_iter_, self.converged_ = state.n_iter, state.converged
-        self._warn(table, told)
-        self.warnings_ = told
+        self._warn(table, warned)
+        self.warnings_ = warned
 
-    def _warn(self, table: ComparisonTable, told: list[str]) -> None:
+    def _warn(self, table: ComparisonTable, warned: list[str]) -> None:
         if self.n_components_ > 1:
-            _tell(
-                told,
+            _warn_and_keep(
+                warned,
                 f"{self.n_components_:,} groups of items are never compared with each other, so "
                 "ranks are within groups, and probabilities between them are NaN. Compare some "
                 "items of different groups to rank all together",
@@ -417,55 +441,55 @@ class BradleyTerry(BaseEstimator):
             )
         if (alone := self.component_ < 0).any():
             names = self.items_[alone].tolist()
-            _tell(
-                told,
+            _warn_and_keep(
+                warned,
                 f"{len(names):,} item{' has' if len(names) == 1 else 's have'} no comparison, so "
                 f"no strength and no rank: {_listed(names)}",
                 NotIdentifiableWarning,
             )
-        _warn_of_few(table, told)
+        _warn_of_few(table, warned)
         if not self.converged_:
-            _tell(
-                told,
+            _warn_and_keep(
+                warned,
                 f"the fit has not converged after {self.n_iter_} iterations; raise max_iter= "
                 f"(now {self.max_iter})",
             )
         reversed_ = self.reliability_ + ndtri((1 + LEVEL) / 2) * self.reliability_se_ < 0
         if reversed_.any() and self.reliability_variance_:
             names = self.annotators_[reversed_].tolist()
-            _tell(
-                told,
+            _warn_and_keep(
+                warned,
                 f"{_listed(names)} prefer{'s' if len(names) == 1 else ''} the weaker item more "
                 "often than the stronger one (95 % interval of reliability_ below 0), and "
                 f"{'is' if len(names) == 1 else 'are'} counted in reverse. Ask whether the "
                 "question or the answers were mixed up",
             )
-        if self.dispersion_ > WIDER:
-            _tell(
-                told,
-                f"answers to a pair of items scatter {self.dispersion_:.1f} times more than the "
-                "model expects: what is better seems to depend on more than the two items. "
-                "Intervals are wider for it"
+        if self.dispersion_ > OVERDISPERSION_WARNING:
+            _warn_and_keep(
+                warned,
+                f"answers to a pair of items vary {self.dispersion_:.1f} times more than the model "
+                "expects: which item is better seems to depend on more than the two items. "
+                "Intervals are widened to allow for it"
                 + ("" if table.question is not None else "; name the questions (question=)"),
             )
         if table.question is None and table.has_annotators and _repeats(table):
-            _tell(
-                told,
-                "annotators judged the same pair several times, and nobody said on what: answers "
-                "to one question depend on each other, so intervals may be too narrow. Name the "
-                "column of the questions (question=)",
+            _warn_and_keep(
+                warned,
+                "annotators judged the same pair several times, and no questions are named: "
+                "answers to one question depend on each other, so intervals may be too narrow. "
+                "Name the column of the questions (question=)",
             )
 
     # -- what follows from a fit ------------------------------------------------------------------
 
     def predict_proba(self, left: Any, right: Any, annotator: Any = None) -> FloatArray:
-        """Probabilities that the left item wins, of a tie, and that the right one wins.
+        """Return the probabilities of a win of the left item, a tie and a win of the right item.
 
         Parameters
         ----------
         left, right : ids, or sequences of shape (k,)
         annotator : id or sequence of shape (k,), optional
-            Who is asked; None (also within the sequence) for a typical annotator.
+            Who would answer; None (also within the sequence) for a typical annotator.
 
         Returns
         -------
@@ -482,7 +506,7 @@ class BradleyTerry(BaseEstimator):
         Warns
         -----
         NotIdentifiableWarning
-            If there are such NaN.
+            If some probabilities are NaN for this reason.
         """
         check_is_fitted(self, "strengths_")
         one, other = (
@@ -515,20 +539,20 @@ class BradleyTerry(BaseEstimator):
         proba[apart] = np.nan
         if apart.any():
             warn_caller(
-                f"{int(apart.sum())} of {len(one)} pairs are of items that are never compared, not "
-                "even by chains of comparisons, so their probabilities are NaN",
+                f"{int(apart.sum())} of {len(one)} pairs have items that no chain of comparisons "
+                "connects, so their probabilities are NaN",
                 NotIdentifiableWarning,
             )
         return proba
 
     def better(self) -> FloatArray:
-        """Probability that each item is truly stronger than each other one.
+        """Return the probability that each item is truly stronger than each other one.
 
         Returns
         -------
         array of shape (n_items, n_items)
             ``better()[i, j]`` is the probability that item i is stronger than item j, given all
-            comparisons; 0.5 on the diagonal, NaN between items of groups that are never compared.
+            comparisons; 0.5 on the diagonal, NaN between items of different groups.
 
         Raises
         ------
@@ -545,17 +569,23 @@ class BradleyTerry(BaseEstimator):
         return found
 
     def _linked(self) -> BoolArray:
-        """Mask of the pairs of items of one group, shape (n_items, n_items)."""
+        """Return the mask of the pairs of items of one group, shape (n_items, n_items)."""
         groups = _own_groups(self.component_)
         linked: BoolArray = groups[:, None] == groups[None, :]
         return linked
 
     def interval(self, level: float = 0.95) -> FloatArray:
-        """Interval of each strength, shape (n_items, 2): [low, high], of a normal distribution.
+        """Return a confidence interval of each strength, by the normal approximation.
 
         Parameters
         ----------
         level : float in (0, 1), default=0.95
+            Coverage of the intervals.
+
+        Returns
+        -------
+        array of shape (n_items, 2)
+            Lower and upper end, in log odds; NaN with more than 3,000 items.
 
         Raises
         ------
@@ -575,7 +605,7 @@ class BradleyTerry(BaseEstimator):
         *,
         each: int | None = None,
     ) -> NextPairs:
-        """Choose the pairs whose answers are expected to tell most where the order is unsure.
+        """Choose the pairs to compare next: those expected to reduce doubt about the order most.
 
         Parameters
         ----------
@@ -585,8 +615,8 @@ class BradleyTerry(BaseEstimator):
         pairs : iterable of (id, id), optional
             Pairs that may be asked; default: all within the groups of `component_`.
         each : int, optional
-            How often a pair may be chosen; 1 gives different pairs, ``n`` those that tell most by
-            the model. Default: a fifth of ``n``.
+            How often a pair may be chosen: 1 gives ``n`` different pairs, ``n`` sets no limit.
+            Default: a fifth of ``n``.
 
         Returns
         -------
@@ -602,7 +632,7 @@ class BradleyTerry(BaseEstimator):
         check_is_fitted(self, "strengths_")
         for name, value, what in (
             ("n", n, "how many answers to ask for"),
-            ("each", 1 if each is None else each, "how often a pair may be asked"),
+            ("each", 1 if each is None else each, "how often a pair may be chosen"),
         ):
             if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
                 raise AnnotationError(f"{name}={value!r} must be a positive integer: {what}")
@@ -617,7 +647,7 @@ class BradleyTerry(BaseEstimator):
             allowed = self._allowed(list(pairs))
             cov = (
                 cov + self.strength_variance_ * linked
-            )  # Groups that are not linked yet may differ as items do.
+            )  # Groups that no comparison links yet differ by as much as two items may.
         common = self.position_ if self.table_.has_sides else 0.0, self.ties_
         one, other, gain = choose_pairs(
             strengths, cov, common, allowed, int(n), None if each is None else int(each)
@@ -637,7 +667,7 @@ class BradleyTerry(BaseEstimator):
                 f"pairs holds {pairs[same[0]]!r}, an item with itself; leave it out"
             )
         pairs_ = np.minimum(one, other) * len(self.items_) + np.maximum(one, other)
-        first = np.sort(np.unique(pairs_, return_index=True)[1])  # (b, a) is (a, b) again.
+        first = np.sort(np.unique(pairs_, return_index=True)[1])  # (b, a) equals (a, b).
         return one[first], other[first]
 
     def _covariance(self, what: str) -> FloatArray:
@@ -656,7 +686,7 @@ class BradleyTerry(BaseEstimator):
 def _with_reliability(
     rows: ComparisonRows, wanted: Wanted, reliability: Any
 ) -> tuple[State, Wanted, dict[float, float]]:
-    """Fit with the variance of reliabilities that is asked for, or that the evidence prefers."""
+    """Fit with the given variance of reliabilities, or with that of the highest evidence."""
     evidence: dict[float, float] = {}
     alike = replace(wanted, own=wanted.own & np.array([False, True, True]))
     if not wanted.own[0] or reliability is False:
@@ -669,23 +699,23 @@ def _with_reliability(
     highest = -np.inf
     if reliability == "auto":
         highest = evidence[0.0] = log_evidence(rows, best, alike)
-    for va in GRID:
+    for va in RELIABILITY_VARIANCES:
         variance = state.variance.copy()
         variance[0] = va
         state = climb(rows, replace(state, variance=variance), wanted)
         evidence[va] = log_evidence(rows, state, wanted)
-        if rows.total >= LONG:
+        if rows.total >= PROGRESS_FROM:
             _LOG.info("ranked with a variance of reliabilities of %g", va)
         if evidence[va] <= highest:
             break
         best, best_wanted, highest = state, wanted, evidence[va]
-    if reliability == "auto" and highest < evidence[0.0] + CLEAR:
+    if reliability == "auto" and highest < evidence[0.0] + LEAST_EVIDENCE_GAIN:
         best, best_wanted = equal, alike
     return best, best_wanted, evidence
 
 
-def _has_clusters(table: ComparisonTable, told: list[str]) -> bool:
-    """Whether intervals can be those of clusters of questions; tell why not."""
+def _has_clusters(table: ComparisonTable, warned: list[str]) -> bool:
+    """Return whether intervals can be clustered by question; warn if questions are too few."""
     if table.question is None:
         return False
     n = len(np.unique(table.question))
@@ -694,24 +724,24 @@ def _has_clusters(table: ComparisonTable, told: list[str]) -> bool:
     each = questions_per_item(table)
     if n >= FEWEST_QUESTIONS and each >= QUESTIONS_PER_ITEM:
         return True
-    _tell(
-        told,
-        f"{n:,} questions, and {each:g} of the typical item, are too few to see how answers to one "
-        f"question depend on each other ({FEWEST_QUESTIONS} and {QUESTIONS_PER_ITEM} are needed): "
-        "intervals may be too narrow. Ask about more questions",
+    _warn_and_keep(
+        warned,
+        f"intervals may be too narrow: {n:,} questions, and {each:g} for the typical item, are too "
+        "few to estimate how answers to one question depend on each other "
+        f"({FEWEST_QUESTIONS} and {QUESTIONS_PER_ITEM} are needed). Ask about more questions",
     )
     return False
 
 
 def _own_groups(component: IntArray) -> IntArray:
-    """Number of each item's group, where an item without comparisons is a group by itself."""
+    """Return each item's group, an integer; an item without comparisons is a group by itself."""
     alone = component < 0
     found: IntArray = np.where(alone, component.max() + np.cumsum(alone), component)
     return found
 
 
 def _ranks(strengths: FloatArray, component: IntArray) -> IntArray:
-    """Rank of each item within its group; equal strengths share the better rank."""
+    """Return the rank of each item within its group; equal strengths share the better rank."""
     order = np.lexsort((-strengths, component))
     ranks = np.empty(len(strengths), dtype=np.int64)
     start = np.r_[True, np.diff(component[order]) != 0]
@@ -722,8 +752,8 @@ def _ranks(strengths: FloatArray, component: IntArray) -> IntArray:
     return ranks
 
 
-def _sides_tell_nothing(table: ComparisonTable) -> bool:
-    """Whether a preference for the left side could as well be differences of strength."""
+def _position_bias_not_identifiable(table: ComparisonTable) -> bool:
+    """Return whether differences of strength explain the data as well as position bias does."""
     n = table.n_items
     low = np.minimum(table.left, table.right).astype(np.int64)
     key = np.unique(
@@ -743,54 +773,55 @@ def _sides_tell_nothing(table: ComparisonTable) -> bool:
     return bool(residual < 1e-4 * np.sqrt(m))
 
 
-def _warn_of_sides(table: ComparisonTable, told: list[str]) -> None:
+def _warn_of_sides(table: ComparisonTable, warned: list[str]) -> None:
     on_left, on_right = (
         np.bincount(side, minlength=table.n_items) for side in (table.left, table.right)
     )
     counts = table.counts()
-    fixed = ((on_left == 0) | (on_right == 0)) & (counts >= FEW)
+    fixed = ((on_left == 0) | (on_right == 0)) & (counts >= FEW_COMPARISONS)
     if fixed.sum() > 1 and fixed.sum() >= 0.5 * (counts > 0).sum():
-        _tell(
-            told,
+        _warn_and_keep(
+            warned,
             f"{int(fixed.sum()):,} of {int((counts > 0).sum()):,} items are always on the same "
             f"side, such as {table.items[fixed][0].item()!r}, so a preference for a side can "
-            "hardly be told from strength. Show items on both sides, or give position=False if "
-            "sides do not matter",
+            "hardly be distinguished from strength. Show items on both sides, or give "
+            "position=False if sides do not matter",
             NotIdentifiableWarning,
         )
 
 
-def _warn_of_few(table: ComparisonTable, told: list[str]) -> None:
-    """Tell of items whose place is mostly the prior's."""
+def _warn_of_few(table: ComparisonTable, warned: list[str]) -> None:
+    """Warn of items for which the prior mostly decides the rank."""
     won, lost, rows = _won_and_lost(table)
     counts = table.counts()
     one_way = (rows > 0) & ((won == rows) | (lost == rows))
     if not (table.outcome != 1).any():
-        _tell(
-            told,
-            "all comparisons are ties, so nothing shows which item is better: all strengths are "
-            "equal",
+        _warn_and_keep(
+            warned,
+            "all comparisons are ties, so all strengths are equal: the data do not show which item "
+            "is better",
             NotIdentifiableWarning,
         )
     if one_way.any():
-        _tell(
-            told,
+        _warn_and_keep(
+            warned,
             f"{_listed(table.items[one_way].tolist())} won or lost every comparison, so only the "
             "prior keeps the strength finite. Compare with items that are closer in strength",
             NotIdentifiableWarning,
         )
-    few = ((counts > 0) & (counts < FEW)).sum()
+    few = ((counts > 0) & (counts < FEW_COMPARISONS)).sum()
     if few:
-        _tell(
-            told,
-            f"{int(few):,} of {table.n_items:,} items have fewer than {FEW} comparisons, so their "
-            "places are very uncertain. model.next_pairs(50) tells which pairs to ask next",
+        _warn_and_keep(
+            warned,
+            f"{int(few):,} of {table.n_items:,} items have fewer than {FEW_COMPARISONS} "
+            "comparisons, so their ranks are very uncertain. model.next_pairs(50) chooses the "
+            "pairs to ask about next",
             NotIdentifiableWarning,
         )
 
 
 def _won_and_lost(table: ComparisonTable) -> tuple[IntArray, IntArray, IntArray]:
-    """Rows that each item won, that it lost, and all its rows, ties included."""
+    """Count the rows that each item won, that it lost, and all its rows, ties included."""
     n = table.n_items
     left, right = table.outcome == 0, table.outcome == 2
     won = np.bincount(table.left[left], minlength=n) + np.bincount(table.right[right], minlength=n)
@@ -800,7 +831,7 @@ def _won_and_lost(table: ComparisonTable) -> tuple[IntArray, IntArray, IntArray]
 
 
 def _refuse_unbounded(table: ComparisonTable, component: IntArray) -> None:
-    """Refuse comparisons of which some strengths would be infinite without a prior (Ford, 1957)."""
+    """Raise an error if some strengths would be infinite without a prior (Ford, 1957)."""
     left_lost, right_lost = table.outcome != 0, table.outcome != 2
     loser = np.r_[table.left[left_lost], table.right[right_lost]]
     winner = np.r_[table.right[left_lost], table.left[right_lost]]
@@ -817,20 +848,20 @@ def _refuse_unbounded(table: ComparisonTable, component: IntArray) -> None:
 
 
 def _repeats(table: ComparisonTable) -> bool:
-    """Whether annotators judged the same pair many times, as a rule."""
+    """Return whether annotators judged the same pair many times on average."""
     n = table.n_items
     low, high = np.minimum(table.left, table.right), np.maximum(table.left, table.right)
     key = (table.annotator.astype(np.int64) * n + low) * n + high
-    return table.n_answers >= REPEATED * len(np.unique(key))
+    return table.n_answers >= REPEATED_JUDGEMENTS * len(np.unique(key))
 
 
-def _tell(told: list[str], message: str, category: type[Warning] = UserWarning) -> None:
-    told.append(message)
+def _warn_and_keep(warned: list[str], message: str, category: type[Warning] = UserWarning) -> None:
+    warned.append(message)
     warn_caller(message, category)
 
 
 def _listed(names: list[Any], shown: int = 3) -> str:
-    """List names: the first of them, and how many more."""
+    """Write the first names, and how many more there are."""
     first = ", ".join(repr(name) for name in names[:shown])
     return first if len(names) <= shown else f"{first} and {len(names) - shown:,} more"
 
@@ -839,7 +870,7 @@ def _listed(names: list[Any], shown: int = 3) -> str:
 
 
 def _check_table(table: Any, *, empty: bool = False) -> None:
-    """Refuse what is no comparisons, and comparisons of fewer than two items."""
+    """Raise an error if ``table`` is no `ComparisonTable` or has fewer than two items."""
     if isinstance(table, AnnotationTable):
         raise AnnotationError(
             "table is an AnnotationTable, whose annotations are labels of single items; give a "
@@ -864,7 +895,7 @@ def _check_table(table: Any, *, empty: bool = False) -> None:
 def _refuse_options(options: dict[str, Any]) -> None:
     for name, value in options.items():
         if value is None and name in {"time", "times", *_NOT_SUPPORTED}:
-            continue  # As if it were not given.
+            continue  # None is every option's default, so it asks for nothing.
         if name in ("time", "times"):
             refuse_times(value, name)
         elif name in _NOT_SUPPORTED:
@@ -874,11 +905,11 @@ def _refuse_options(options: dict[str, Any]) -> None:
 
 
 def _known(key: Any, ids: AnyArray, name: str, argument: str) -> IntArray:
-    """Positions of ids that were compared."""
+    """Return the positions of ``key`` among ``ids``; raise an error for unknown ids."""
     try:
         return ids_of(key, ids, name)
     except AnnotationError as error:
         raise AnnotationError(
-            f"{argument}: {error}. Only what was in the comparisons can be predicted"
+            f"{argument}: {error}. The fit can only predict ids that were in the comparisons"
             + ("; give None for an annotator who was not" if name == "annotators" else "")
         ) from error

@@ -1,10 +1,10 @@
 """Davidson's model of comparisons with ties, with a profile of each annotator, and its fit.
 
-Of left, tie and right the probabilities are proportional to exp(eta / 2), exp(t) and exp(-eta / 2),
-with eta = a (theta_left - theta_right) + b and t, where a (reliability), b (position bias) and t
-(tendency to ties) are an annotator's own: a ~ N(1, va), b ~ N(beta, vb), t ~ N(tau, vt). Strengths
-are theta ~ N(0, s2). The log posterior is concave in the strengths given the annotators and in each
-annotator given the strengths, so blocks of Newton steps climb it; variances follow by EM.
+The probabilities of left, tie and right are proportional to exp(eta / 2), exp(t) and exp(-eta / 2),
+with eta = a (theta_left - theta_right) + b. Each annotator has a reliability a ~ N(1, va), a
+position bias b ~ N(beta, vb) and a tendency to ties t ~ N(tau, vt). Strengths are theta ~ N(0, s2).
+The log posterior is concave in the strengths given the annotators and in each annotator given the
+strengths, so it is maximised by Newton steps of one block at a time; variances are estimated by EM.
 """
 
 from __future__ import annotations
@@ -21,30 +21,33 @@ from manyhands.comparisons import ComparisonTable
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 DENSE = 1_000
-"""Most items of which steps solve dense equations; with more they use conjugate gradients."""
+"""Number of items up to which Newton steps solve dense equations; above it, conjugate gradients."""
 
-STEP = 3.0
-"""Longest Newton step of a strength; that of an annotator's parameters is 1."""
+LONGEST_STEP = 3.0
+"""Longest Newton step of a strength, in log odds; an annotator's parameters move by 1 at most."""
 
-FARTHEST = 10.0
-"""Largest common bias and tendency to ties, in absolute value: all answers may be ties."""
+LARGEST_COMMON = 10.0
+"""Bound on the common position bias and tendency to ties, in log odds: without it they would grow
+for ever where all answers are ties or on one side."""
 
 A, B, T = 0, 1, 2
-"""Places of an annotator's reliability, position bias and tendency to ties."""
+"""Columns of an annotator's reliability, position bias and tendency to ties in a profile."""
 
-START = np.array([np.nan, 0.1, 0.25])
-LEAST = np.array([np.nan, 1e-4, 1e-3])
-MOST = np.array([np.nan, 9.0, 9.0])
-"""First, least and largest variances of an annotator's parameters; that of reliability is given."""
+FIRST_VARIANCES = np.array([np.nan, 0.1, 0.25])
+LEAST_VARIANCES = np.array([np.nan, 1e-4, 1e-3])
+LARGEST_VARIANCES = np.array([np.nan, 9.0, 9.0])
+"""Initial value and bounds of the variances of an annotator's parameters; the variance of the
+reliability is given from outside, hence NaN."""
 
-S2_RANGE = 0.01, 100.0
+STRENGTH_VARIANCE_RANGE = 0.01, 100.0
+"""Bounds of the estimated variance of strengths."""
 
 WARM_UP = 2
-"""Iterations before variances are estimated."""
+"""Number of iterations before variances are estimated."""
 
 
 class ComparisonRows(NamedTuple):
-    """Comparisons, those that are alike added up, sorted by annotator.
+    """Comparisons sorted by annotator; identical ones are one row with the sum of their weights.
 
     Attributes
     ----------
@@ -56,8 +59,9 @@ class ComparisonRows(NamedTuple):
         Items of each pair, the smaller code first.
     n_items, n_annotators : int
     active : bool array of shape (n_annotators,)
-        Who compared anything.
+        Whether each annotator compared anything.
     has_ties : bool
+        Whether any comparison is a tie.
     """
 
     left: IntArray
@@ -75,7 +79,7 @@ class ComparisonRows(NamedTuple):
 
     @classmethod
     def of(cls, table: ComparisonTable, *, by_annotator: bool) -> ComparisonRows:
-        """Take the comparisons of a table; those of weight 0 are left out."""
+        """Group the comparisons of a table; those of weight 0 are left out."""
         n = table.n_items
         weight = np.asarray(table.weight, dtype=np.float64)
         counted = weight > 0
@@ -111,7 +115,7 @@ class ComparisonRows(NamedTuple):
         return float(self.weight.sum())
 
     def by_item(self, values: FloatArray) -> FloatArray:
-        """Sum values over the rows of each item: added on the left, subtracted on the right."""
+        """Sum values over the rows of each item: add for the left item, subtract for the right."""
         n = self.n_items
         summed = np.bincount(self.left, values, n) - np.bincount(self.right, values, n)
         return summed.astype(np.float64)
@@ -127,17 +131,18 @@ class ComparisonRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is estimated, and how long.
+    """Parameters to estimate, and when to stop.
 
     Attributes
     ----------
     position, ties : bool
-        Whether there is a common preference for a side, and whether there are ties.
+        Whether to estimate a common preference for a side, and a common tendency to ties.
     own : bool array of shape (3,)
-        Which parameters each annotator has of their own.
+        Whether each annotator has their own reliability, position bias and tendency to ties.
     s2 : float or None
         Variance of strengths; None to estimate it.
-    max_iter, tol : as in `BradleyTerry`
+    max_iter, tol
+        As in `BradleyTerry`.
     """
 
     position: bool
@@ -150,7 +155,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class State:
-    """Values of all parameters.
+    """Values of all parameters at one iteration.
 
     Attributes
     ----------
@@ -178,10 +183,10 @@ class State:
 
 
 class OutcomeProbabilities(NamedTuple):
-    """Probabilities of the rows' outcomes, and derivatives of the log likelihood in eta and t.
+    """Derivatives of the log likelihood of each row in eta and t.
 
-    ``score`` and ``score_t`` are first derivatives, ``info``, ``info_t`` and ``cross`` the expected
-    information, all times the weight; ``gap`` is theta_left - theta_right.
+    ``score`` and ``score_t`` are first derivatives; ``info``, ``info_t`` and ``cross`` are the
+    expected information. All are multiplied by the weight. ``gap`` is theta_left - theta_right.
     """
 
     gap: FloatArray
@@ -195,7 +200,7 @@ class OutcomeProbabilities(NamedTuple):
 
 
 def probabilities(eta: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Probabilities of left, tie and right; ``t`` of -inf means that there are no ties."""
+    """Return the probabilities of left, tie and right; ``t`` is -inf if there are no ties."""
     half = np.clip(eta, -600.0, 600.0) / 2
     with np.errstate(over="ignore", under="ignore"):
         up, tie = np.exp(half), np.exp(t)
@@ -207,7 +212,7 @@ def probabilities(eta: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArra
 def answers(
     rows: ComparisonRows, state: State, wanted: Wanted, *, likelihood: bool = False
 ) -> OutcomeProbabilities:
-    """Derivatives of the log likelihood at a state."""
+    """Return the derivatives of the log likelihood at ``state``."""
     gap = state.theta[rows.left] - state.theta[rows.right]
     own = np.take(state.profile, rows.who, axis=0) if wanted.own.any() else state.profile[:1]
     a = own[:, A] if wanted.own[A] else np.ones(1)
@@ -232,34 +237,37 @@ def answers(
 
 
 def first_state(rows: ComparisonRows, wanted: Wanted, va: float) -> State:
-    """Start: equal strengths, annotators alike, ties as frequent as they are."""
+    """Return the starting values: equal strengths and annotators, ties at their observed rate."""
     tied = float(rows.weight[rows.outcome == 1].sum()) / rows.total
     tau = -np.inf
     if wanted.ties:
-        tau = float(np.clip(np.log(2 * tied / max(1 - tied, 1e-9)), -FARTHEST, FARTHEST))
+        tau = float(
+            np.clip(np.log(2 * tied / max(1 - tied, 1e-9)), -LARGEST_COMMON, LARGEST_COMMON)
+        )
     common = np.array([1.0, 0.0, tau])
     return State(
         np.zeros(rows.n_items),
         np.tile(common, (rows.n_annotators, 1)),
         common,
-        np.where(wanted.own, np.r_[va, START[1:]], 0.0),
+        np.where(wanted.own, np.r_[va, FIRST_VARIANCES[1:]], 0.0),
         1.0 if wanted.s2 is None else wanted.s2,
     )
 
 
 def climb(rows: ComparisonRows, state: State, wanted: Wanted) -> State:
-    """Climb from a state to the mode of the posterior.
+    """Return the maximise the posterior from the given starting values.
 
     Parameters
     ----------
     rows : ComparisonRows
     state : State
-        Its variance of reliability is kept.
+        Starting values. The variance of the reliabilities is not changed.
     wanted : Wanted
 
     Returns
     -------
     State
+        The values at the mode, or after ``max_iter`` iterations.
     """
     solver = Strengths(rows)
     before, strengths = -np.inf, state.theta
@@ -271,7 +279,8 @@ def climb(rows: ComparisonRows, state: State, wanted: Wanted) -> State:
             state = _step_of_annotators(rows, state, wanted, estimates=step > WARM_UP)
         found = answers(rows, state, wanted, likelihood=True).log_likelihood
         moved = float(np.abs(state.theta - strengths).max())
-        # EM may go on towards a variance of 0 for long, which no longer moves the strengths.
+        # EM approaches a variance of 0 very slowly, long after the strengths have stopped moving,
+        # so either criterion is enough.
         is_still = abs(found - before) <= wanted.tol * rows.total or moved <= 10 * wanted.tol
         if step > WARM_UP + 1 and is_still:
             return replace(state, log_likelihood=found, n_iter=step, converged=True)
@@ -280,14 +289,14 @@ def climb(rows: ComparisonRows, state: State, wanted: Wanted) -> State:
 
 
 class Strengths:
-    """Solver of the Newton steps of strengths, whose pattern of pairs is set up once."""
+    """Solver of the Newton steps of strengths; the sparsity pattern is prepared once."""
 
     def __init__(self, rows: ComparisonRows) -> None:
         self.rows = rows
         n, k = rows.n_items, len(rows.first)
         self.is_dense = n <= DENSE
         if not self.is_dense:
-            # Places of the pairs in the sparse matrix, to fill it anew without sorting.
+            # Positions of the pairs in the sparse matrix, so that later fills need no sorting.
             i = np.concatenate([rows.first, rows.second])
             j = np.concatenate([rows.second, rows.first])
             numbered = coo_array((np.arange(1, 2 * k + 1), (i, j)), shape=(n, n)).tocsr()
@@ -302,7 +311,8 @@ class Strengths:
         Returns
         -------
         step, variance : arrays of shape (n_items,)
-            The variances are the diagonal of the inverse, or about so with many items.
+            The variances are the diagonal of the inverse; with more than `DENSE` items they are an
+            approximation.
         """
         rows, n = self.rows, self.rows.n_items
         degree = np.bincount(rows.first, weight, n) + np.bincount(rows.second, weight, n) + prior
@@ -338,16 +348,16 @@ def _step_of_strengths(
     gradient = rows.by_item(at.reliability * at.score) - prior * state.theta
     weight = rows.by_pair(at.reliability**2 * at.info)
     step, variance = solver.solve(weight, prior, gradient)
-    theta = state.theta + step * min(1.0, STEP / max(float(np.abs(step).max()), 1e-300))
-    theta -= theta.mean()  # As the prior has it.
+    theta = state.theta + step * min(1.0, LONGEST_STEP / max(float(np.abs(step).max()), 1e-300))
+    theta -= theta.mean()  # The prior has mean 0.
     s2 = state.s2
     if wanted.s2 is None and estimates:
-        s2 = float(np.clip(np.mean(theta**2 + variance), *S2_RANGE))
+        s2 = float(np.clip(np.mean(theta**2 + variance), *STRENGTH_VARIANCE_RANGE))
     return replace(state, theta=theta, s2=s2)
 
 
 def _step_of_common(rows: ComparisonRows, state: State, wanted: Wanted) -> State:
-    """Take a step of the common bias and tendency to ties, and of all annotators with them."""
+    """Take a Newton step of the common parameters and shift all annotators' parameters by it."""
     which = np.array([wanted.position, wanted.ties])
     if not which.any():
         return state
@@ -360,7 +370,7 @@ def _step_of_common(rows: ComparisonRows, state: State, wanted: Wanted) -> State
     step = np.clip(np.linalg.solve(matrix, np.where(which, gradient, 0.0)), -1, 1)
     common = state.common.copy()
     with np.errstate(invalid="ignore"):
-        moved = np.clip(common[1:] + step, -FARTHEST, FARTHEST)
+        moved = np.clip(common[1:] + step, -LARGEST_COMMON, LARGEST_COMMON)
         common[1:] = np.where(which, moved, common[1:])
         change = np.where(which, common[1:] - state.common[1:], 0.0)
     profile = state.profile.copy()
@@ -371,9 +381,10 @@ def _step_of_common(rows: ComparisonRows, state: State, wanted: Wanted) -> State
 def information_of(
     rows: ComparisonRows, at: OutcomeProbabilities, state: State, wanted: Wanted
 ) -> FloatArray:
-    """Information of each annotator's three parameters, priors included, (n_annotators, 3, 3).
+    """Return the information of each annotator's parameters, of shape (n_annotators, 3, 3).
 
-    Parameters that are not the annotator's own have 1 on the diagonal.
+    It includes the priors. Parameters that annotators do not have of their own get 1 on the
+    diagonal.
     """
     own = wanted.own
     matrix = np.zeros((rows.n_annotators, 3, 3))
@@ -405,10 +416,10 @@ def _step_of_annotators(
     profile, common, variance = state.profile + step, state.common.copy(), state.variance.copy()
     active = rows.active
     for i, moves in ((B, wanted.position), (T, wanted.ties)):
-        if own[i] and moves:  # Given the annotators, their mean is that of the prior.
+        if own[i] and moves:  # M-step: the prior's mean is the mean of the annotators.
             common[i] = float(profile[active, i].mean())
         if own[i] and estimates:
             spread = (profile[active, i] - common[i]) ** 2 + inverse[active, i, i]
-            variance[i] = np.clip(spread.mean(), LEAST[i], MOST[i])
+            variance[i] = np.clip(spread.mean(), LEAST_VARIANCES[i], LARGEST_VARIANCES[i])
     profile[~active] = common
     return replace(state, profile=profile, common=common, variance=variance)

@@ -1,4 +1,4 @@
-"""What a ranking says, as tables: places and groups, annotators, pairs that fit badly."""
+"""Tables of a fitted ranking: ranks and tiers, annotators, pairs that fit badly."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from manyhands.typing import BoolArray, FloatArray, IntArray
 
 Columns = dict[str, list[Any]]
 
-APART = (1 + LEVEL) / 2
-"""Probability of being stronger from which two items are told apart: both ways, 95 %."""
+CLEARLY_STRONGER = (1 + LEVEL) / 2
+"""Probability from which an item counts as stronger than another: a two-sided test at 95 %."""
 
 
 def in_order(model: BradleyTerry) -> IntArray:
-    """Positions of the items, the strongest of each group first; those never compared last."""
+    """Return the positions of the items, each group's strongest first, uncompared items last."""
     order: IntArray = np.lexsort((model.ranks_, model.component_, model.component_ < 0))
     return order
 
 
 def tiers(model: BradleyTerry) -> IntArray:
-    """Number of the tier of each item, from 1 in each group of `component_`; 0 if it has none.
+    """Return the tier of each item, from 1 in each group of `component_`; 0 without an interval.
 
-    An item without an interval has none. A tier begins with its strongest item, and holds all that
-    follow it and cannot be told apart from it: the probability that it is stronger than they are is
-    below 97.5 %. Tiers are a way to read a ranking; items at the ends of two neighbouring tiers
-    need not differ.
+    A tier begins with its strongest item and holds the following items that are not clearly weaker:
+    the probability that the first item is stronger is below 97.5 %. Tiers help to read a ranking;
+    items at the ends of two neighbouring tiers need not differ.
 
     Returns
     -------
@@ -45,27 +44,27 @@ def tiers(model: BradleyTerry) -> IntArray:
     first, tier, group = -1, 0, -1
     for i in in_order(model):
         if model.component_[i] < 0:
-            break  # They are the last.
+            break  # Items without comparisons come last.
         if model.component_[i] != group:
             group, first, tier = model.component_[i], int(i), 1
-        elif better[first, i] >= APART:
+        elif better[first, i] >= CLEARLY_STRONGER:
             first, tier = int(i), tier + 1
         found[i] = tier
     return found
 
 
 def not_told_apart(model: BradleyTerry, item: int) -> IntArray:
-    """Positions of the items that cannot be told apart from one, itself left out."""
+    """Return the positions of the other items that do not clearly differ from ``item``."""
     if model.covariance_ is None:
         return np.zeros(0, dtype=np.int64)
     better = model.better()[item]
-    near = (better > 1 - APART) & (better < APART)
+    near = (better > 1 - CLEARLY_STRONGER) & (better < CLEARLY_STRONGER)
     near[item] = False
     return np.flatnonzero(near)
 
 
 def ranking_columns(model: BradleyTerry) -> Columns:
-    """Columns of the ranking, the strongest item first: one row per item."""
+    """Return the columns of the ranking, one row per item, the strongest first."""
     order = in_order(model)
     low, high = model.interval(LEVEL).T
     counts = model.table_.counts()
@@ -89,25 +88,25 @@ def ranking_columns(model: BradleyTerry) -> Columns:
 
 
 def _beats_average(model: BradleyTerry) -> FloatArray:
-    """Probability that a typical annotator prefers each item to an average one, ties halved."""
+    """Return how often a typical annotator prefers each item to an average one, ties as half."""
     left, tie, _ = probabilities(np.nan_to_num(model.strengths_), np.array(model.ties_))
     found: FloatArray = left + tie / 2
     return np.where(np.isnan(model.strengths_), np.nan, found)
 
 
 def annotator_columns(model: BradleyTerry, models: Any = None) -> Columns:
-    """Columns of the annotators: one row each.
+    """Return the columns of the annotators, one row each.
 
-    ``left_between_equals`` is the share of left among the wins of two equal items, with its 95 %
-    interval, ``ties`` the share of ties, and ``ties_expected`` what a typical annotator would give
-    on the same pairs. ``kind`` is "model" or "person", and ``look`` says why to look at the
-    annotator's answers, if there is a reason (`reasons`).
+    ``left_between_equals`` is the probability of "left" between two equal items, ties left out,
+    with its 95 % interval. ``ties`` is the share of ties, and ``ties_expected`` the share that a
+    typical annotator would give on the same pairs. ``kind`` is "model" or "person". ``look`` says
+    why somebody should look at the annotator's answers, if there is a reason (`reasons`).
 
     Parameters
     ----------
     model : fitted BradleyTerry
     models : sequence of ids, optional
-        Who is a model; default: who is named like one.
+        The annotators that are language models; default: those named like one.
     """
     table = model.table_
     if not table.has_annotators:
@@ -119,7 +118,7 @@ def annotator_columns(model: BradleyTerry, models: Any = None) -> Columns:
     gap = np.nan_to_num(model.strengths_)[table.left] - np.nan_to_num(model.strengths_)[table.right]
     _, tie, _ = probabilities(gap + model.position_, np.array(model.ties_))
     total = np.maximum(counts, 1e-12)
-    width = ndtri(APART)
+    width = ndtri(CLEARLY_STRONGER)
     bias, error = model.position_bias_, model.position_bias_se_
     columns: dict[str, Any] = {
         "annotator": table.annotators,
@@ -149,21 +148,27 @@ WEAKER, RANDOM, LEFT, RIGHT = (
     "prefers left",
     "prefers right",
 )
-"""Why to look at the answers of an annotator."""
+"""Reasons to look at the answers of an annotator."""
 
-LITTLE = 0.5
-"""Reliability below which, surely, somebody chooses nearly at random if 0 is possible, too."""
+LOW_RELIABILITY = 0.5
+"""An annotator is "near random" if the 95 % interval of the reliability includes 0 and ends below
+this value."""
 
 
 def reasons(columns: Columns, differ: bool) -> list[list[str]]:
-    """Say of each annotator why to look at the answers, by 95 % intervals.
+    """Return, for each annotator, the reasons to look at the answers, from 95 % intervals.
 
     Parameters
     ----------
     columns : dict
-        Of `annotator_columns`.
+        Those of `annotator_columns`.
     differ : bool
         Whether annotators have reliabilities of their own.
+
+    Returns
+    -------
+    list of list of str
+        For each annotator, some of the four reasons above; often none.
     """
     found = []
     names = ("reliability_low", "reliability_high", "left_low", "left_high")
@@ -171,7 +176,7 @@ def reasons(columns: Columns, differ: bool) -> list[list[str]]:
         mine = []
         if differ and high < 0:
             mine.append(WEAKER)
-        elif differ and low < 0 and high < LITTLE:
+        elif differ and low < 0 and high < LOW_RELIABILITY:
             mine.append(RANDOM)
         if left_low > 0.5:
             mine.append(LEFT)
@@ -182,7 +187,7 @@ def reasons(columns: Columns, differ: bool) -> list[list[str]]:
 
 
 def are_models(model: BradleyTerry, models: Any = None) -> BoolArray:
-    """Mask of the annotators that are language models.
+    """Return the mask of the annotators that are language models.
 
     Raises
     ------
@@ -203,10 +208,11 @@ def are_models(model: BradleyTerry, models: Any = None) -> BoolArray:
 
 
 def pair_columns(model: BradleyTerry, most: int = 10) -> Columns:
-    """Columns of the pairs whose answers fit the ranking worst, the worst first.
+    """Return the columns of the pairs whose answers fit the ranking worst, the worst first.
 
-    ``won`` counts the wins of ``item`` over ``other``, ties as half, and ``expected`` what the
-    model expects of the annotators who answered; ``z`` is the difference in standard errors.
+    ``won`` counts the wins of ``item`` over ``other``, ties as half. ``expected`` is the number
+    that the model expects from the annotators who answered, and ``z`` the difference in standard
+    errors.
     """
     table = model.table_.take(model.table_.weight > 0)
     a = model.reliability_[table.annotator]
@@ -227,7 +233,7 @@ def pair_columns(model: BradleyTerry, most: int = 10) -> Columns:
     z = (sums[0] - sums[1]) / np.sqrt(np.maximum(sums[2], 1e-9))
     answers = np.bincount(pair, weight, k)
     worst = np.argsort(-np.abs(z), kind="stable")[:most]
-    more = z[worst] > 0  # The item is the one that won more often than expected.
+    more = z[worst] > 0  # "item" is the one that won more often than expected.
     first, second = keys[worst] // n, keys[worst] % n
     columns: dict[str, Any] = {
         "item": table.items[np.where(more, first, second)],
@@ -241,9 +247,9 @@ def pair_columns(model: BradleyTerry, most: int = 10) -> Columns:
 
 
 def next_columns(pairs: NextPairs) -> Columns:
-    """Columns of the different pairs to compare next, the one that tells most first.
+    """Return the columns of the distinct pairs to compare next, the most informative first.
 
-    ``times`` is how often each is to be asked, and ``gain`` what all its answers tell.
+    ``times`` is how often to ask about each pair, and ``gain`` the information of all its answers.
     """
     seen: dict[frozenset[Any], int] = {}
     rows: list[list[Any]] = []
@@ -261,7 +267,7 @@ def next_columns(pairs: NextPairs) -> Columns:
 
 
 def better_columns(model: BradleyTerry) -> Columns:
-    """Columns of the matrix of probabilities, the strongest item first; empty without intervals."""
+    """Return the matrix of `BradleyTerry.better` as columns, strongest first; {} if it has none."""
     if model.covariance_ is None:
         return {}
     order = in_order(model)
@@ -272,7 +278,7 @@ def better_columns(model: BradleyTerry) -> Columns:
 
 
 def plain(values: Any) -> list[Any]:
-    """Values for a file: None for NaN, whole numbers as integers, seven digits."""
+    """Return values as a file holds them: None for NaN, whole numbers as integers, seven digits."""
     found: list[Any] = []
     for value in np.asarray(values).tolist():
         if isinstance(value, float):

@@ -1,9 +1,10 @@
-"""Which pairs to compare next: those whose answers tell most about an order that is unsure.
+"""Choice of the pairs to compare next, by how much an answer tells about a doubtful order.
 
-The information of an answer about the strengths alone would ask for the two ends of a ranking
-again and again: there strengths are least known, although nobody doubts the order. So it counts as
-far as the order of the two items is in doubt. Strengths are as unsure as they are given the
-annotators: that a few annotators leave their scale unsure does not change by asking.
+Choosing by information about the strengths alone would ask about the two ends of a ranking again
+and again: strengths are known least there, although their order is not in doubt. The information is
+therefore weighted by the doubt about the order of the two items. The covariance of strengths is
+conditional on the annotators, because more answers from a few annotators do not reduce the
+uncertainty about the scale that these annotators share.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from manyhands.ranking.davidson import probabilities
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 BATCH_PAIRS = 5
-"""Fewest pairs of a batch, if nobody says how often a pair may be asked about: where a pair has an
-effect of its own, or what is thought of it is wrong, a batch does not hang on it."""
+"""Fewest distinct pairs of a batch unless ``each`` is given, so that a whole batch does not depend
+on one pair, which may have an effect of its own or be misjudged by the model."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class NextPairs:
     left, right : arrays of shape (n,)
         Ids of the items.
     gain : array of shape (n,)
-        Information that the answer is expected to give about the strengths, in nats, after those
-        of the pairs before it, times 4 p (1 - p), where p is the probability that the item that
-        seems stronger is.
+        Expected information of the answer about the strengths, in nats, given the answers to the
+        pairs before it, times 4 p (1 - p), where p is the probability that the left item is truly
+        the stronger one.
     p_left, p_tie, p_right : arrays of shape (n,)
         Probabilities of the answers of a typical annotator.
     """
@@ -59,16 +60,16 @@ class NextPairs:
 def covariance_given_annotators(
     table: ComparisonTable, strengths: FloatArray, profile: FloatArray, variance: float
 ) -> FloatArray:
-    """Covariance of strengths if what annotators are like were known.
+    """Return the covariance of strengths conditional on the annotators' parameters.
 
     Parameters
     ----------
     table : ComparisonTable
     strengths : array of shape (n_items,)
     profile : array of shape (n_annotators, 3)
-        Reliability, bias of position and tendency to ties of each annotator.
+        Reliability, position bias and tendency to ties of each annotator.
     variance : float
-        Of the prior of strengths.
+        Variance of the prior of strengths.
 
     Returns
     -------
@@ -85,7 +86,7 @@ def covariance_given_annotators(
 
 
 def information(eta: FloatArray, ties: Any) -> FloatArray:
-    """Information of an answer about eta, the log odds of left against right."""
+    """Return the information of an answer about eta, the log odds of left against right."""
     left, _, right = probabilities(eta, np.asarray(ties))
     found: FloatArray = (left + right - (left - right) ** 2) / 4
     return found
@@ -99,18 +100,18 @@ def choose_pairs(
     n: int,
     each: int | None = None,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Choose pairs one by one, each as if the answers to those before were in.
+    """Choose pairs greedily, each as if the answers to the pairs before it were known.
 
     Parameters
     ----------
     strengths : array of shape (n_items,)
     cov : array of shape (n_items, n_items)
     common : (float, float)
-        Bias of position and tendency to ties of a typical annotator.
+        Position bias and tendency to ties of a typical annotator.
     allowed : bool array of shape (n_items, n_items), or two integer arrays
         Pairs that may be compared.
     n : int
-        How many. Fewer are chosen if ``each`` allows no more.
+        Number of pairs to choose. Fewer are chosen if ``each`` allows no more.
     each : int, optional
         How often a pair may be chosen. Default: a fifth of n, or as often as n asks for where
         there are fewer pairs.
@@ -118,7 +119,9 @@ def choose_pairs(
     Returns
     -------
     left, right : integer arrays of shape (n,)
+        Positions of the items.
     gain : array of shape (n,)
+        As in `NextPairs`.
     """
     if isinstance(allowed, tuple):
         i, j = allowed
@@ -127,7 +130,7 @@ def choose_pairs(
     info = information(strengths[i] - strengths[j] + common[0], common[1])
     variance = np.maximum(cov[i, i] + cov[j, j] - 2 * cov[i, j], 0.0)
     p = ndtr((strengths[i] - strengths[j]) / np.sqrt(np.maximum(variance, 1e-300)))
-    doubt = 4 * p * (1 - p)  # What is expected of p does not change with answers to come.
+    doubt = 4 * p * (1 - p)  # The expectation of p stays the same, whatever is answered.
     times = np.zeros(len(i), dtype=np.int64)
     if each is None:
         each = max(-(-n // BATCH_PAIRS), -(-n // len(i)))
@@ -144,7 +147,7 @@ def choose_pairs(
         cov = cov - shrink * np.outer(column, column)
     at = np.array(chosen, dtype=np.int64)
     one, other = i[at], j[at]
-    # An item is shown on both sides about equally often.
+    # Show each item on both sides about equally often, so that position bias can be estimated.
     shown = np.zeros(len(strengths))
     for k in range(len(at)):
         if shown[one[k]] > shown[other[k]]:

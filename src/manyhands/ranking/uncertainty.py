@@ -1,4 +1,4 @@
-"""How sure a fit is: evidence, covariances, overdispersion, clusters of questions, and ranks."""
+"""Uncertainty of a ranking: evidence, covariances, overdispersion, clusters, and ranks."""
 
 from __future__ import annotations
 
@@ -23,38 +23,39 @@ from manyhands.ranking.davidson import (
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 MOST_ITEMS = 3_000
-"""Most items that have intervals: their covariances are a dense matrix."""
+"""Number of items up to which there are intervals: they need a dense matrix of covariances."""
 
 DRAWS = 2_000
-"""Draws of strengths, of which ranks are taken."""
+"""Number of draws of the strengths from which intervals of ranks are computed."""
 
 FEWEST_QUESTIONS = 30
-"""Fewest questions of which clusters are made."""
+"""Fewest questions for covariances clustered by question."""
 
 QUESTIONS_PER_ITEM = 10
-"""Fewest questions of the typical item, where clusters of questions are used."""
+"""Fewest questions of the typical item for covariances clustered by question."""
 
 REPEATED_QUESTIONS = 1.1
-"""Comparisons on a question, on average, below which questions are no clusters: where each has an
-answer of its own, as in logs of arenas, they say nothing about answers that depend."""
+"""Mean number of comparisons per question below which there is no clustering by question: where
+each question has one answer, as in logs of arenas, dependence cannot be estimated."""
 
-CHUNK = 3_000
-"""Columns of a sparse matrix that are made dense at a time."""
+DENSE_COLUMNS = 3_000
+"""Number of columns of a sparse matrix that are made dense at a time, which bounds memory."""
 
 
 class Curvature(NamedTuple):
-    """Information of the posterior, by blocks.
+    """Negative second derivatives (information) of the log posterior, by blocks.
 
     Attributes
     ----------
     outer : array of shape (n_items + 2, n_items + 2), or (n_items + 2,)
-        Schur complement of the annotators: information of strengths, common bias and common
-        tendency to ties. With many items its diagonal alone.
+        Information of strengths, common position bias and common tendency to ties after the
+        annotators' parameters are eliminated (Schur complement). Above `MOST_ITEMS`, its diagonal.
     annotators : array of shape (n_annotators, 3, 3)
+        Information of each annotator's parameters.
     crossed : sparse array of shape (n_items + 2, 3 * n_annotators)
-        Information between the former and the latter.
+        Cross terms between the parameters of ``outer`` and those of the annotators.
     free : array of shape (n_items + 2,)
-        Which of the outer parameters are estimated.
+        Whether each parameter of ``outer`` is estimated.
     """
 
     outer: FloatArray
@@ -66,8 +67,8 @@ class Curvature(NamedTuple):
 def curvature(rows: ComparisonRows, state: State, wanted: Wanted) -> Curvature:
     """Return the information of the posterior at its mode.
 
-    It is the observed information, as Laplace's approximation has it, or the expected one where
-    the former is not positive definite, so that the fit is at no proper mode.
+    This is the observed information, which Laplace's approximation needs, or the expected
+    information if the observed one is not positive definite (the fit is at no proper mode).
     """
     at = answers(rows, state, wanted)
     n = rows.n_items
@@ -98,7 +99,7 @@ def _is_positive(matrix: FloatArray) -> bool:
 def _outer(
     rows: ComparisonRows, at: OutcomeProbabilities, state: State, free: AnyArray
 ) -> FloatArray:
-    """Information of strengths and common parameters; its diagonal with many items."""
+    """Return the information of strengths and common parameters; for many items its diagonal."""
     n = rows.n_items
     a = at.reliability
     weight = rows.by_pair(a**2 * at.info)
@@ -120,10 +121,10 @@ def _outer(
 def _crossed(
     rows: ComparisonRows, at: OutcomeProbabilities, wanted: Wanted, *, observed: bool
 ) -> csr_array:
-    """Information between strengths or common parameters and those of annotators.
+    """Return the cross terms between the outer parameters and those of the annotators.
 
-    Observed, it also holds that eta is a product of reliability and strengths. A profile includes
-    the common parameters; here an annotator's own deviations are the parameters.
+    The observed information has one more term, because eta is a product of reliability and
+    strengths. The annotators' parameters are here their deviations from the common ones.
     """
     n, r = rows.n_items, rows.n_annotators
     a, one = at.reliability, np.ones_like(at.gap)
@@ -150,7 +151,7 @@ def _crossed(
 
 
 def _block_diagonal(blocks: AnyArray) -> csr_array:
-    """Sparse matrix with these blocks on its diagonal."""
+    """Return a sparse matrix with the given blocks on its diagonal."""
     r = len(blocks)
     j = (np.arange(r) * 3)[:, None, None] + np.arange(3)[None, None, :]
     columns = np.broadcast_to(j, blocks.shape)
@@ -158,28 +159,28 @@ def _block_diagonal(blocks: AnyArray) -> csr_array:
 
 
 def _less(outer: FloatArray, spread: csr_array) -> FloatArray:
-    """Subtract ``spread @ spread.T``, or its diagonal."""
+    """Subtract ``spread @ spread.T`` from ``outer``, or only the diagonal if ``outer`` is one."""
     if outer.ndim == 1:
         return outer - np.asarray(spread.multiply(spread).sum(axis=1)).ravel()
     return outer - _squared(spread)
 
 
 def _squared(spread: csr_array) -> FloatArray:
-    """Multiply a sparse matrix by its transpose, which is dense, in little memory."""
+    """Return ``spread @ spread.T`` as a dense array, computed in parts to save memory."""
     columns = spread.tocsc()
     filled = np.diff(columns.indptr).astype(np.float64)
     n = spread.shape[0]
     if (filled**2).sum() * 50 < float(n) ** 2 * len(filled):
         return np.asarray((spread @ spread.T).toarray(), dtype=np.float64)
     found = np.zeros((n, n))
-    for start in range(0, columns.shape[1], CHUNK):
-        part: AnyArray = columns[:, start : start + CHUNK].toarray()
+    for start in range(0, columns.shape[1], DENSE_COLUMNS):
+        part: AnyArray = columns[:, start : start + DENSE_COLUMNS].toarray()
         found += part @ part.T
     return found
 
 
 def log_evidence(rows: ComparisonRows, state: State, wanted: Wanted) -> float:
-    """Laplace's approximation of the log probability of all answers.
+    """Return the approximate the log marginal likelihood of all answers by Laplace's method.
 
     With more than `MOST_ITEMS` items the determinant is that of the diagonal of the strengths'
     information.
@@ -207,20 +208,20 @@ def covariance(found: Curvature) -> FloatArray:
     try:
         factor = cho_factor(matrix, lower=True, check_finite=False)
         inverse: AnyArray = cho_solve(factor, np.eye(len(matrix)), check_finite=False)
-    except LinAlgError:  # No prior: strengths are known but for a constant.
+    except LinAlgError:  # Without a prior, strengths are identified up to a constant only.
         inverse = np.linalg.pinv(matrix, hermitian=True)
     inverse[~found.free, :] = inverse[:, ~found.free] = 0
     return (inverse + inverse.T) / 2
 
 
 def dispersion(rows: ComparisonRows, state: State, wanted: Wanted, n_groups: int) -> float:
-    """How many times more the answers to pairs of items scatter than the model has it."""
+    """Return the overdispersion of answers to a pair: observed over expected variance."""
     score, info = _toward_the_first(rows, state, wanted)
     return _scatter(rows.by_pair(score), float(info.sum()), rows.n_items - n_groups)
 
 
 def dispersion_within(table: ComparisonTable, state: State, wanted: Wanted, n_groups: int) -> float:
-    """How many times more the answers to a pair on one question scatter than the model has it."""
+    """Return the overdispersion of answers to a pair on one question."""
     assert table.question is not None
     each = _each_row(table, wanted)
     score, info = _toward_the_first(each, state, wanted)
@@ -237,14 +238,14 @@ def dispersion_within(table: ComparisonTable, state: State, wanted: Wanted, n_gr
 def _toward_the_first(
     rows: ComparisonRows, state: State, wanted: Wanted
 ) -> tuple[FloatArray, FloatArray]:
-    """Score of each row about the first item of its pair against the other, and information."""
+    """Return each row's score and information in the direction of the first item of its pair."""
     at = answers(rows, state, wanted)
     toward = np.where(rows.left < rows.right, at.reliability, -at.reliability)
     return toward * at.score, at.reliability**2 * at.info
 
 
 def _scatter(scores: FloatArray, information: float, n_strengths: int) -> float:
-    """Ratio of the scatter of summed scores to what information and free strengths expect."""
+    """Return the observed over the expected variance of summed scores, less free parameters."""
     spare = 1 - n_strengths / len(scores)
     if spare <= 0 or information <= 0:
         return 1.0
@@ -254,13 +255,14 @@ def _scatter(scores: FloatArray, information: float, n_strengths: int) -> float:
 def clustered(
     table: ComparisonTable, state: State, wanted: Wanted, found: Curvature, inverse: FloatArray
 ) -> FloatArray:
-    """Covariance of strengths and common parameters if answers to one question depend.
+    """Return the covariance of strengths and common parameters, clustered by question (sandwich).
 
     Parameters
     ----------
     table : ComparisonTable with questions
     state, wanted, found, inverse
-        The fit, its curvature, and the inverse of that.
+        The fitted values, the options of the fit, its `curvature`, and the inverse of
+        ``found.outer``.
 
     Returns
     -------
@@ -281,7 +283,7 @@ def clustered(
     scores = csr_array(coo_array((values, (np.tile(question, 4), place)), shape=shape))
     r = each.n_annotators
     inner, taken = csr_array((n_questions, 3 * r)), csr_array((3 * r, n + 2))
-    if wanted.own.any():  # What the annotators' own parameters take up of each answer.
+    if wanted.own.any():  # Project out the part that the annotators' own parameters absorb.
         who = each.who.astype(np.int64) * 3
         parts = [
             (values, who + k)
@@ -293,8 +295,8 @@ def clustered(
         inner = csr_array(coo_array((values, (asked, place)), shape=(n_questions, 3 * r)))
         taken = csr_array(_block_diagonal(np.linalg.inv(found.annotators)) @ found.crossed.T)
     summed, counted = np.zeros((n + 2, n + 2)), 0
-    for start in range(0, n_questions, CHUNK):
-        some = slice(start, start + CHUNK)
+    for start in range(0, n_questions, DENSE_COLUMNS):
+        some = slice(start, start + DENSE_COLUMNS)
         part: AnyArray = scores[some].toarray() - (inner[some] @ taken).toarray()
         summed += part.T @ part
         counted += int((part != 0).any(axis=1).sum())
@@ -303,19 +305,19 @@ def clustered(
 
 
 def _of_priors(state: State, wanted: Wanted, found: Curvature) -> FloatArray:
-    """Covariance of the priors' scores: items and annotators are drawn, too, whatever is asked.
+    """Return the covariance of the priors' scores, because items and annotators are random, too.
 
-    With it, the sandwich is Laplace's covariance where answers do not depend.
+    With this term the sandwich estimate equals Laplace's covariance if answers are independent.
     """
     n = len(found.free) - 2
     own = np.where(wanted.own, 1 / np.sqrt(np.where(wanted.own, state.variance, 1.0)), 0.0)
-    roots = np.linalg.inv(found.annotators) * own  # Their prior's precision is own².
+    roots = np.linalg.inv(found.annotators) * own  # own² is the precision of the annotators' prior.
     of_items = np.r_[np.full(n, 1 / state.s2), 0.0, 0.0]
     return np.diag(of_items) + _squared(csr_array(found.crossed @ _block_diagonal(roots)))
 
 
 def _each_row(table: ComparisonTable, wanted: Wanted) -> ComparisonRows:
-    """Rows in the order of the table, none added up."""
+    """Return one row per comparison, in the order of the table."""
     own = bool(wanted.own.any())
     who = table.annotator if own else np.zeros(len(table), dtype=np.int32)
     nothing = np.zeros(0, dtype=np.int32)
@@ -327,7 +329,7 @@ def _each_row(table: ComparisonTable, wanted: Wanted) -> ComparisonRows:
 
 
 def questions_per_item(table: ComparisonTable) -> float:
-    """Median number of questions on which an item was compared."""
+    """Return the number of questions on which the median item was compared."""
     assert table.question is not None
     places = np.r_[table.question, table.question].astype(np.int64) * table.n_items
     pairs = np.unique(places + np.r_[table.left, table.right])
@@ -335,7 +337,7 @@ def questions_per_item(table: ComparisonTable) -> float:
 
 
 def centred(cov: FloatArray, component: IntArray) -> FloatArray:
-    """Covariance of strengths less the mean of their group."""
+    """Return the covariance of strengths after the mean of each group is subtracted."""
     groups = np.zeros((component.max() + 1, len(component)))
     groups[component, np.arange(len(component))] = 1
     means = groups / groups.sum(axis=1, keepdims=True)
@@ -344,18 +346,20 @@ def centred(cov: FloatArray, component: IntArray) -> FloatArray:
 
 
 def annotator_errors(found: Curvature, inverse: FloatArray | None, wanted: Wanted) -> FloatArray:
-    """Standard errors of each annotator's parameters, common ones included, (n_annotators, 3).
+    """Return the standard errors of each annotator's parameters, of shape (n_annotators, 3).
 
-    Without ``inverse``, as with many items, those given the strengths.
+    The parameters include the common ones. Without ``inverse``, as with many items, the errors are
+    conditional on the strengths.
     """
     blocks = np.linalg.inv(found.annotators)
     r = len(blocks)
     variance = np.diagonal(blocks, axis1=1, axis2=2).copy()
     if inverse is not None:
         n = len(inverse) - 2
-        influence = csr_array(-_block_diagonal(blocks) @ found.crossed.T)  # Of outer parameters.
-        for start in range(0, 3 * r, CHUNK):
-            part = influence[start : start + CHUNK]
+        # Derivatives of the annotators' parameters in the outer ones.
+        influence = csr_array(-_block_diagonal(blocks) @ found.crossed.T)
+        for start in range(0, 3 * r, DENSE_COLUMNS):
+            part = influence[start : start + DENSE_COLUMNS]
             spread = part @ inverse
             shared = np.asarray(part.multiply(spread).sum(axis=1)).ravel()
             at = np.arange(start, start + len(shared))
@@ -370,12 +374,12 @@ def annotator_errors(found: Curvature, inverse: FloatArray | None, wanted: Wante
 def rank_limits(
     strengths: FloatArray, cov: FloatArray, component: IntArray, level: float, seed: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of the intervals of ranks within each group, from draws of the strengths.
+    """Return the ends of the intervals of the ranks within each group, from draws of the strengths.
 
     Returns
     -------
     low, high : arrays of shape (n_items,)
-        1 is the best.
+        Best and worst rank; 1 is the strongest item.
     """
     rng = np.random.default_rng(seed)
     low, high = np.empty(len(strengths)), np.empty(len(strengths))

@@ -27,7 +27,7 @@ BALANCES = ("resample", "reweight", "focal", "cb_focal")
 
 @dataclass(frozen=True)
 class ClassBalance:
-    """A correction for rare classes; see ``class_balance`` of `BaseCrowdClassifier`.
+    """A correction for class imbalance; see ``class_balance`` of `BaseCrowdClassifier`.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class ClassBalance:
         return self.gamma if self.name in ("focal", "cb_focal") else 0.0
 
     def class_weights(self, counts: FloatArray) -> FloatArray:
-        """Weight of an example of each class, from the numbers of examples; 0 for absent classes.
+        """Return the weight of an example of each class, from class counts; 0 for absent ones.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class ClassBalance:
     def factors(
         self, labels: IntArray, n_classes: int, given: FloatArray, rng: np.random.Generator
     ) -> FloatArray:
-        """Factors by which to multiply the weight of each example.
+        """Return the factors by which to multiply the weight of each example.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class ClassBalance:
         return self.class_weights(counts)[labels]
 
     def target_weights(self, targets: FloatArray, rng: np.random.Generator) -> FloatArray | None:
-        """Weights per instance and class that balance target distributions.
+        """Return the weights per instance and class that balance target distributions.
 
         Parameters
         ----------
@@ -124,8 +124,8 @@ class ClassBalance:
             weights[with_target] = multiplicities[:, None]
         else:
             counts = targets.sum(axis=0)
-            # Posteriors leave a trace of mass on classes that nobody gave. Its inverse would
-            # overflow, or let such a class dominate.
+            # Posteriors put a tiny mass on classes that nobody gave. Its inverse would overflow, or
+            # let such a class dominate.
             by_class = self.class_weights(np.where(counts > 0, np.maximum(counts, 1.0), 0.0))
             seen = by_class[by_class > 0]
             if np.allclose(seen, seen[:1]):
@@ -184,7 +184,7 @@ def make_balance(spec: Any) -> ClassBalance | None:
 
 
 def _multiplicities(labels: IntArray, n_classes: int, rng: np.random.Generator) -> FloatArray:
-    """How often each example counts: once, plus random repeats up to the largest class's size."""
+    """Return how often each example counts: once, plus random repeats to balance the classes."""
     counts = np.bincount(labels, minlength=n_classes)
     times = np.ones(len(labels))
     for c in np.flatnonzero((counts > 0) & (counts < counts.max())):

@@ -1,4 +1,4 @@
-"""CrowdSMOTE: synthetic instances of rare classes between real ones, with their own annotations.
+"""CrowdSMOTE: synthetic instances of rare classes between real ones, and their annotations.
 
 .. [1] W. Wang, J. Thekinen, X. Liu, Z. Liu and J. Tang. Learning from imbalanced crowdsourced
    labeled data. SDM 2022.
@@ -35,16 +35,16 @@ class FewCandidatesWarning(UserWarning):
 
 
 class Resampling(NamedTuple):
-    """Result of the resampling of one class.
+    """Result of resampling one class.
 
     Attributes
     ----------
     label
         The class.
     n_candidates : int
-        Real instances that count as this class.
+        Number of real instances of this class.
     n_neighbors : int
-        Number of neighbours that an interpolation chooses from; 0 if there were none.
+        Number of neighbours among which an interpolation chooses; 0 if there were none.
     n_synthetic : int
         Number of synthetic instances.
     """
@@ -67,7 +67,8 @@ class CrowdSMOTE(BaseEstimator):
     Parameters
     ----------
     k_neighbors : int, default=5
-        k, for both purposes; at most m - 1 with m candidates. The paper gives no value.
+        Number k of neighbours, for interpolation and for annotations; at most m - 1 with m
+        candidates. The paper gives no value.
     sampling_strategy : "auto", float or dict, default="auto"
         Number of instances that classes are raised to. "auto": the size of the largest class. A
         float in (0, 1]: that share of it. A dict {class: number}: these numbers; other classes, and
@@ -256,7 +257,7 @@ class CrowdSMOTE(BaseEstimator):
     # -- how many ---------------------------------------------------------------------------------
 
     def _wanted(self, codes: IntArray, table: AnnotationTable) -> dict[int, int]:
-        """Number of instances to add to each class below its goal, rarest class first."""
+        """Return the number of instances to add to each class, the rarest class first."""
         counts = np.bincount(codes[codes >= 0], minlength=table.n_classes)
         goals = self._goals(counts, table)
         # Order by size, then by first instance, so that class codes have no influence.
@@ -312,7 +313,7 @@ class CrowdSMOTE(BaseEstimator):
         return NeighbourPairs(c, m, k, parents, self._delta(certainty[parents], rng))
 
     def _delta(self, certainty: FloatArray, rng: Rng) -> FloatArray:
-        """Fraction of the way from candidate to neighbour, from their certainties (n, 2)."""
+        """Return delta, the fraction of the way to the neighbour, from certainties (n, 2)."""
         n = len(certainty)
         if self.delta == "random":
             return rng.uniform(size=n)
@@ -357,7 +358,7 @@ class CrowdSMOTE(BaseEstimator):
 
 
 def _without_ids(X: Any) -> Any:
-    """Values of a polars or pyarrow frame with a column of ids, without it; else, X as it is."""
+    """Return the values of a polars or pyarrow frame without its column of ids, or X itself."""
     name, frame = id_column_of(X), as_frame(X)
     return X if name is None or frame is None else frame.drop(name).to_numpy()
 
@@ -380,7 +381,7 @@ class NeighbourPairs:
 
 
 def class_codes(table: AnnotationTable, labels: Any, X: Any) -> IntArray:
-    """Class code of each instance, whose features are the rows of X; -1 for none."""
+    """Return the class code of each instance, whose features are the rows of X; -1 for none."""
     if labels is None:
         counts = table.vote_counts()
         top = counts >= counts.max(axis=1, keepdims=True) * (1 - 1e-9)
@@ -392,7 +393,7 @@ def class_codes(table: AnnotationTable, labels: Any, X: Any) -> IntArray:
 
 
 def interpolate(space: Any, parents: IntArray, delta: FloatArray) -> Any:
-    """Eq. 2.3: points between pairs of rows, shape (n, d), with the rows' type."""
+    """Return points between pairs of rows (Eq. 2.3), shape (n, d), with the type of the rows."""
     candidate, neighbour = space[parents[:, 0]], space[parents[:, 1]]
     delta = delta.astype(space.dtype)
     if sparse.issparse(space):
@@ -403,7 +404,7 @@ def interpolate(space: Any, parents: IntArray, delta: FloatArray) -> Any:
 
 
 def nearest_rows(space: Any, rows: IntArray, points: Any, k: int) -> IntArray:
-    """The k rows nearest to each point (fewer if there are not so many), shape (n, k)."""
+    """Return the k rows nearest to each point (or all, if there are fewer), shape (n, k)."""
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=min(k, len(rows))).fit(space[rows])
@@ -422,7 +423,7 @@ def append_points(X: Any, points: Any) -> Any:
 
 
 class SyntheticAnnotations(NamedTuple):
-    """Annotations of synthetic instances, which are numbered from 0."""
+    """Annotations of synthetic instances; these are numbered from 0."""
 
     instance: IntArray
     annotator: IntArray
@@ -483,7 +484,7 @@ def annotate(
 
 
 def _annotations_of(neighbours: IntArray, table: AnnotationTable) -> tuple[IntArray, IntArray]:
-    """Rows of the annotations of the neighbours (n, k), and the instance each neighbour is of."""
+    """Return the annotations of all neighbours (n, k), and the synthetic instance of each."""
     order, start = table.by_instance()
     flat = neighbours.ravel()
     counts = start[flat + 1] - start[flat]
@@ -505,7 +506,7 @@ def _tallied(
 
 
 def _below_zero_or_lowest(chance: FloatArray, owner: IntArray) -> AnyArray:
-    """Mark values below 0, and the lowest of each (sorted) owner, so that each has at least one."""
+    """Mark values below 0, and the lowest value of each (sorted) owner, so that none has none."""
     start = np.flatnonzero(np.diff(owner, prepend=-1))
     lowest = np.repeat(np.minimum.reduceat(chance, start), np.diff(np.append(start, len(owner))))
     return np.asarray((chance < 0) | (chance == lowest))

@@ -1,4 +1,4 @@
-"""Selectors of the missing annotations to fill with a model's predictions.
+"""Selectors of missing annotations that a model's predictions are to fill.
 
 A selector gets the predicted distribution of each annotation in batches and returns the cells to
 add, labelled with their most probable class (or a draw). It never holds the (instances x annotators
@@ -94,7 +94,8 @@ class Selector(BaseEstimator):
         open_cells = _OpenCells(table, held)
         best = [_Best(n_select) for _ in range(table.n_classes)]
         sizes = self._sizes_if_unpredicted(table, n_select)
-        # Several classes may be most probable at the same cells: each looks past the others'.
+        # Several classes may claim the same cells; each list is long enough to skip those of
+        # others.
         unpredicted = [_Best(int(sizes.sum())) for _ in sizes]
         n_candidates = np.zeros(table.n_classes, dtype=np.int64)
         for instances, proba in predictions:
@@ -129,18 +130,18 @@ class Selector(BaseEstimator):
         return _selection(table, taken, n_candidates)
 
     def _sizes_if_unpredicted(self, table: AnnotationTable, n_select: int) -> IntArray:
-        """Cells to choose for each class in case no open cell is predicted to be of it."""
+        """Return how many cells to choose for each class if no open cell is predicted as it."""
         return np.zeros(table.n_classes, dtype=np.int64)
 
     def _judge(
         self, distribution: FloatArray, rng: np.random.Generator
     ) -> tuple[IntArray, FloatArray]:
-        """Label and rank of each cell, shapes (m,), from its distribution (m, n_classes)."""
+        """Return the label and rank of each cell, shapes (m,), from their distributions."""
         return distribution.argmax(axis=1), self._rank(distribution, rng)
 
     @abstractmethod
     def _rank(self, distribution: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Rank of each cell, shape (m,), from its distribution (m, n_classes); low comes first."""
+        """Return the rank of each cell, shape (m,), from its distribution; low ranks come first."""
 
     @abstractmethod
     def _take(
@@ -163,9 +164,10 @@ class DistributionAwareSelector(Selector):
         If True, fill the unused quotas of rare classes with the most confident remaining cells of
         any class. If False, fewer than M cells are chosen and the balance is kept.
     cover_classes : bool, default=False
-        If True, a class with N'_c = 0 gets the share of the M cells that it has of the crowd's
-        annotations, rounded down: those for which it is most probable, although another class is
-        more so. The other classes share the rest. (An addition to the paper.)
+        If True, a class with N'_c = 0 gets a share of the M cells equal to its share of the
+        observed annotations, rounded down. These are the cells at which the class has its highest
+        probabilities, although another class is more probable there. The other classes share the
+        rest. (An addition to the paper.)
     """
 
     def __init__(self, refill: bool = False, cover_classes: bool = False) -> None:
@@ -227,7 +229,7 @@ class RandomSelector(Selector):
 class SamplingSelector(RandomSelector):
     """Draw cells uniformly, and label each with a draw from its distribution.
 
-    The most probable class would never be one that an annotator seldom gives.
+    With the most probable class, an annotator would never be given a class that they seldom give.
     """
 
     def _judge(
@@ -241,7 +243,7 @@ class SamplingSelector(RandomSelector):
 
 
 def entropy(distribution: FloatArray) -> FloatArray:
-    """Entropy of distributions (m, n_classes) in nats, shape (m,); DASC's Eq. 2.
+    """Return the entropy of distributions (m, n_classes) in nats, shape (m,); DASC's Eq. 2.
 
     Examples
     --------
@@ -254,12 +256,12 @@ def entropy(distribution: FloatArray) -> FloatArray:
 
 
 def class_quotas(n_candidates: IntArray, n_select: int) -> IntArray:
-    """Number of cells to choose per class: Eq. 3 and 4 of DASC, at most as many as there are.
+    """Return the number of cells to choose for each class (Eq. 3 and 4 of DASC).
 
     Parameters
     ----------
     n_candidates : integer array of shape (n_classes,)
-        N'_c; a class without candidates gets none.
+        N'_c. A class gets at most as many cells as it has candidates.
     n_select : int
         M.
 
@@ -313,7 +315,7 @@ class _Best:
         self.rank, self.cells = self.rank[order], self.cells[order]
 
     def leave_out(self, cells: IntArray) -> None:
-        """Leave out some cells."""
+        """Remove some cells."""
         kept = ~np.isin(self.cells, cells)
         self.rank, self.cells = self.rank[kept], self.cells[kept]
 
@@ -334,7 +336,7 @@ class _OpenCells:
         self.is_active = table.annotations_per_annotator() > 0
 
     def at(self, instances: IntArray) -> BoolArray:
-        """Whether each cell of some instances is open, shape (b, n_annotators)."""
+        """Return whether each cell of some instances is open, shape (b, n_annotators)."""
         first, end = self.start[instances], self.start[np.asarray(instances) + 1]
         row = np.repeat(np.arange(len(instances)), end - first)
         nth = np.arange(len(row)) - np.repeat(np.cumsum(end - first) - (end - first), end - first)

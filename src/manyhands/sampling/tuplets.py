@@ -169,20 +169,20 @@ class TupletSampler:
         positions = np.empty((n_tuplets, self.size), dtype=np.int64)
         positions[:, 0] = self._draw_positions(line, first, end, rng)
         positions[:, 1] = self._draw_other_positions(line, positions[:, 0], first, end, rng)
-        # Draw from the line without the interval of the tuplet's own class.
+        # Draw a point from the line, from which the interval of the tuplet's own class is cut out.
         gap = (line[end] - line[first])[:, None]
         point = rng.random((n_tuplets, self.size - 2)) * (line[-1] - gap)
         point += np.where(point >= line[first][:, None], gap, 0.0)
         negatives = np.searchsorted(line, point, side="right") - 1
         negatives = np.minimum(negatives, len(self._order) - 1)
-        # Rounding at the edge of the interval must not make a member of the class a negative.
+        # Rounding at an end of the interval must not make an instance of the class a negative.
         own = (negatives >= first[:, None]) & (negatives < end[:, None])
         neighbour = np.where(first > 0, first - 1, end)[:, None]
         positions[:, 2:] = np.where(own, neighbour, negatives)
         return self._order[positions]
 
     def _line(self, weights: FloatArray | None) -> FloatArray:
-        """Cumulative weights: the ends of the instances' intervals on a line."""
+        """Return the cumulative weights: the ends of the instances' intervals on a line."""
         weight = np.ones(len(self._order))
         if weights is not None:
             weight = np.asarray(weights, dtype=np.float64)[self._order]

@@ -1,5 +1,5 @@
-"""What only tables larger than memory, or than one machine, need: stores, ingest, clusters.
+"""Annotations that exceed memory or one machine: stores, ingest, clusters.
 
-A store (`AnnotationStore`) is accepted wherever truth inference takes a table. To inference, it is
-another iterator of shards (`manyhands.inference.votes.Shards`).
+A store (`AnnotationStore`) is accepted wherever truth inference takes a table. Inference reads both
+in the same way, as an iterator of shards (`manyhands.inference.votes.Shards`).
 """

@@ -6,9 +6,9 @@ a file (`Blocks`), and
 
 - a run of annotations reads the rows (annotator, response) that occur in it, and counts them alone
   (`PairCounts`): no array of a shard grows with the number of annotators;
-- counts are added up into a file, on a cluster one block of annotators after the other;
-- whatever is done with annotator after annotator (normalising rows, logarithms, priors) is done
-  block by block (`map_rows`, `sum_rows`).
+- counts are summed in a file, on a cluster one block of annotators after the other;
+- operations on the rows of annotators (normalisation, logarithms, priors) are done block by block
+  (`map_rows`, `sum_rows`).
 
 Memory is then bounded by a run of `RUN` annotations (S numbers for each) and by a few blocks of
 `BLOCK` numbers.
@@ -35,13 +35,13 @@ from manyhands.io.mapped import release
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 LARGEST = 2**25
-"""Numbers in a table beyond which it is kept on disk: 256 MiB."""
+"""Number of entries beyond which a table is kept on disk: 256 MiB."""
 
 BLOCK = 2**22
-"""Numbers in a block of annotators, about: 32 MiB."""
+"""Approximate number of entries in a block of annotators: 32 MiB."""
 
 RUN = 1_000_000
-"""Annotations that are counted at once if tables are on disk."""
+"""Number of annotations that are counted at once if tables are on disk."""
 
 
 class Blocks(LargeTable):
@@ -107,7 +107,7 @@ class Blocks(LargeTable):
             yield slice(first, min(first + size, r))
 
     def __getitem__(self, key: Any) -> FloatArray:
-        """Rows of a block, (r, S, K), or, of ``[annotators, :, responses]``, their (m, S)."""
+        """Return the rows of a block, (r, S, K), or the entries ``[annotators, :, responses]``."""
         if isinstance(key, slice):
             values = np.array(self.array[key], order="C")
             release(self._mapped)
@@ -120,13 +120,13 @@ class Blocks(LargeTable):
         release(self._mapped)
 
     def at(self, pairs: IntArray) -> FloatArray:
-        """Numbers of the pairs ``annotator * K + response``, shape (m, S)."""
+        """Return the entries of the pairs ``annotator * K + response``, shape (m, S)."""
         found = np.asarray(self._mapped[pairs])
         release(self._mapped)
         return found
 
     def __add__(self, counts: PairCounts | Blocks) -> Blocks:
-        """Add counts in place: a total that grows."""
+        """Add counts to this table, in place."""
         if isinstance(counts, PairCounts):
             self._mapped[counts.pairs] += counts.sums
             release(self._mapped)
@@ -136,7 +136,7 @@ class Blocks(LargeTable):
         return self
 
     def new(self, shape: tuple[int, ...]) -> Blocks:
-        """Make another table of as many annotators, with rows of shape (S, K)."""
+        """Make another table for the same number of annotators."""
         return Blocks(self.folder, (self.shape[0], *shape))
 
     def write_to(self, file: BinaryIO) -> None:
@@ -147,7 +147,7 @@ class Blocks(LargeTable):
 
     @classmethod
     def read_from(cls, path: Path, folder: Path, shape: tuple[int, ...]) -> Blocks:
-        """Table in ``folder``, with the numbers that `write_to` has written."""
+        """Return the table in ``folder``, with the numbers that `write_to` has written."""
         table = cls(folder, shape)
         if path.stat().st_size != table.path.stat().st_size:
             raise ValueError(f"{path.name} is incomplete")
@@ -167,7 +167,7 @@ class PairCounts:
     sums : array of shape (u, S)
     shape : (R, S, K)
     folder : Path
-        Where a total is kept.
+        Folder of the file with the total.
     """
 
     pairs: IntArray
@@ -177,13 +177,13 @@ class PairCounts:
 
     @classmethod
     def of(cls, votes: Any, posterior: FloatArray, folder: Path) -> PairCounts:
-        """Expected counts of votes under a posterior (n, S)."""
+        """Return the expected counts of votes under a posterior (n, S)."""
         matrix, pairs = votes.pairs
         shape = (votes.n_annotators, posterior.shape[1], votes.n_responses)
         return cls(pairs, np.asarray(matrix.T @ posterior), shape, folder)
 
     def __add__(self, other: PairCounts) -> PairCounts:
-        """Return the counts of both, in memory."""
+        """Return the sum of both counts, in memory."""
         pairs = np.union1d(self.pairs, other.pairs)
         sums = np.zeros((len(pairs), self.shape[1]))
         for counts in (self, other):
@@ -191,11 +191,11 @@ class PairCounts:
         return PairCounts(pairs, sums, self.shape, self.folder)
 
     def total(self) -> Blocks:
-        """Return a table of these counts, to which others can be added."""
+        """Return a table on disk with these counts, to which others can be added."""
         return Blocks(self.folder, self.shape) + self
 
     def pieces(self, n: int) -> list[PairCounts]:
-        """Cut the counts into those of ``n`` blocks of annotators."""
+        """Split the counts into those of ``n`` blocks of annotators."""
         bounds = np.arange(n + 1) * self.shape[0] // n * self.shape[2]
         places = np.searchsorted(self.pairs, bounds)
         return [
@@ -205,7 +205,7 @@ class PairCounts:
 
 
 def n_pieces(n_annotators: int, n_responses: int) -> int:
-    """Blocks of annotators whose counts a cluster adds up one after the other."""
+    """Return the number of blocks of annotators whose counts a cluster adds up in turn."""
     return max(1, -(-n_annotators * n_responses**2 // BLOCK))
 
 
@@ -221,7 +221,7 @@ class TablesOnDisk:
     folder: Path
 
     def counts(self, votes: Any, posterior: FloatArray) -> PairCounts:
-        """Expected counts of votes under a posterior (n, S)."""
+        """Return the expected counts of votes under a posterior (n, S)."""
         return PairCounts.of(votes, posterior, self.folder)
 
     def read(self, path: Path, shape: tuple[int, ...]) -> Blocks:

@@ -1,4 +1,4 @@
-"""Long tables of any size, chunk by chunk, from a position at which a reader stopped."""
+"""Reading of long tables of any size in chunks, from the position of the last chunk."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 _LOG = logging.getLogger("manyhands")
 
 PASS: Final = "\0pass:"
-"""Begins a label that stands for a pass, as the column "pass" names it."""
+"""Prefix of a label that stands for a pass, as the column "pass" names it."""
 
 BYTES_A_ROW = 16
-"""Bytes of text that a row has at least; longer rows make chunks of fewer rows."""
+"""Assumed bytes of text in a row; if rows are longer, a chunk holds fewer rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Consecutive rows of a long table, with codes into what is distinct in them.
+    """Consecutive rows of a long table, as codes into their distinct values.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class Chunk:
         Of "task", "worker" and "label": "number" (typed so, or text that is canonical integers),
         "csv" (other text of a CSV file) or "text" (typed as text).
     position : int
-        Where the next chunk begins: a byte (CSV) or a row (Parquet).
+        Start of the next chunk: a byte (CSV) or a row (Parquet).
     share : float
-        Of the file that was read.
+        Fraction of the file that has been read.
     """
 
     task: IntArray
@@ -75,7 +75,7 @@ class Chunk:
 
 
 def can_be_chunked(path: Path) -> bool:
-    """Whether a table can be cut at bytes: no workbook, and no UTF-16."""
+    """Return whether a table can be cut at any byte: it is neither a workbook nor in UTF-16."""
     if is_typed(path):
         return True
     if is_workbook(path):
@@ -121,7 +121,7 @@ def chunks_of(
 
 
 def _names(header: list[str], columns: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """Names of the columns that are there, by what they hold, and those that make up the task."""
+    """Return the names of the columns by their role, and the columns that make up the task."""
     names = {}
     keys = task_columns(columns["task"] or "task", header)
     if len(keys) > 1:
@@ -143,13 +143,13 @@ def _names(header: list[str], columns: dict[str, Any]) -> tuple[dict[str, str], 
 
 
 def _used(names: dict[str, str], keys: list[str]) -> list[str]:
-    """Columns that are read from the file."""
+    """Return the columns that are read from the file."""
     alone = names.values() if len(keys) == 1 else [*keys, *(names[n] for n in names if n != "task")]
     return list(dict.fromkeys(alone))
 
 
 def _with_task(table: Any, name: str, keys: list[str]) -> Any:
-    """Add the column of ids that several columns make up; see `manyhands.annotations.wide`."""
+    """Add a column of ids that joins several columns; see `manyhands.annotations.wide`."""
     import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
@@ -210,7 +210,7 @@ def _csv_tables(
 
 @dataclass(frozen=True)
 class _Head:
-    """How a table of text begins: its columns, and the byte at which its rows do."""
+    """Header of a table of text, and the byte at which its rows begin."""
 
     header: list[str]
     separator: str
@@ -255,7 +255,7 @@ def _head(file: IO[bytes], path: Path, stated: Stated) -> _Head:
 
 
 def _without_blank(table: Any, names: dict[str, str], path: Path) -> Any:
-    """Leave out rows that say nothing of a task, an annotator or a label."""
+    """Leave out rows without a task, an annotator and a label."""
     import pyarrow.compute as pc
 
     filled = [pc.is_valid(table[names[name]]) for name in ("task", "worker", "label")]
@@ -268,7 +268,7 @@ def _without_blank(table: Any, names: dict[str, str], path: Path) -> Any:
 
 
 def _end_of_rows(block: bytes) -> int:
-    """Place after the last end of a line that is not within quotes; 0 if there is none."""
+    """Return the position after the last line break outside quotes; 0 if there is none."""
     end = len(block)
     while True:
         end = block.rfind(b"\n", 0, end)
@@ -309,7 +309,7 @@ def _chunk(table: Any, names: dict[str, str], end: int, share: float, *, is_text
     worker, workers, worker_kind = _encoded(table[names["worker"]], is_text=is_text)
     label, classes, label_kind = _encoded(labels, is_text=is_text, numbers=not is_text)
     if label_kind == "text" and pa.types.is_integer(table[names["label"]].type):
-        label_kind = "csv"  # Numbers that became text beside the passes.
+        label_kind = "csv"  # Numeric labels became text when passes were added.
     for argument, codes in (("task", task), ("worker", worker)):
         gaps = np.flatnonzero(codes < 0)
         if len(gaps):
@@ -332,7 +332,7 @@ def _chunk(table: Any, names: dict[str, str], end: int, share: float, *, is_text
 
 
 def _encoded(column: Any, *, is_text: bool, numbers: bool = True) -> tuple[IntArray, AnyArray, str]:
-    """Codes of a column (-1 where empty), its distinct values, and their kind."""
+    """Return the codes of a column (-1 where empty), its distinct values, and their kind."""
     import pyarrow as pa
 
     encoded = column.combine_chunks().dictionary_encode()
@@ -359,7 +359,7 @@ def _encoded(column: Any, *, is_text: bool, numbers: bool = True) -> tuple[IntAr
 
 
 def _canonical(values: Any) -> IntArray | None:
-    """Distinct texts as integers, if all of them are canonical ones ("7", not "007")."""
+    """Return distinct texts as integers if all are canonical ("7", not "007"), else None."""
     import pyarrow as pa
 
     try:
@@ -379,7 +379,7 @@ def _with_passes(labels: Any, passes: Any) -> Any:
     named = pc.cast(passes, pa.string())
     unknown = [v for v in pc.unique(named).to_pylist() if v is not None and v not in PASSES]
     if unknown:
-        return labels  # Another column of this name, as in small tables.
+        return labels  # The column "pass" holds something else; small tables ignore it, too.
     both = pc.sum(pc.and_(pc.is_valid(labels), pc.is_valid(named))).as_py()
     if both:
         raise AnnotationError(

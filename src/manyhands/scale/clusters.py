@@ -1,14 +1,14 @@
-"""Clusters: the shards of a store are counted by workers of dask.distributed or of Spark.
+"""Clusters: workers of dask.distributed or of Spark count the shards of a store.
 
 ``fit(store, engine=client)`` sends each worker the numbers of some shards and the parameters. The
 worker reads the shards from the folder of the store, which all workers must see under the same
 path, and returns the sum of their counts. Shards are divided among the threads that the cluster has
-when the fit begins, and sums are taken on the workers in a fixed tree, so that a fit gives the same
-bits however fast its workers are, and whichever of them are lost. Another number of threads adds in
+when the fit begins, and sums are taken in a fixed tree, so that a fit gives the same bits whatever
+the speed of its workers, and even if some of them are lost. Another number of threads adds in
 another order, which changes the last digits.
 
-A lost worker costs the shards it was counting: both engines count them again elsewhere. A lost
-client costs one iteration if the fit has a ``checkpoint``.
+If a worker is lost, other workers count its shards again. If the client is lost, a fit with a
+``checkpoint`` repeats one iteration at most.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from manyhands.typing import AnyArray
 
 
 def cluster_of(engine: Any) -> Cluster | None:
-    """Cluster behind ``engine=`` of a fit; None if there is none.
+    """Return the cluster for the argument ``engine`` of a fit; None if it is None.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def cluster_of(engine: Any) -> Cluster | None:
     Raises
     ------
     AnnotationError
-        If it is something else, or a worker has another version of manyhands.
+        If ``engine`` is something else, or a worker has another version of manyhands.
     """
     if engine is None or isinstance(engine, Cluster):
         return engine
@@ -88,17 +88,17 @@ class DaskCluster(Cluster):
             raise AnnotationError(f"engine={client!r} is asynchronous; give a synchronous Client")
         self.client = client
         self.threads = max(sum(client.nthreads().values()), 1)
-        # A worker that is just being lost is none to refuse; later ones are checked by `run`.
+        # Workers that cannot answer are being lost and are ignored; `run` checks later ones.
         for found in client.run(check_version, __version__, on_error="return").values():
             if isinstance(found, AnnotationError):
                 raise found
 
     def _submit(self, name: str, function: Any, *arguments: Any, **where: Any) -> Any:
-        """Future of a task, under a key of its own."""
+        """Return the future of a task, under a key of its own."""
         from dask import config
 
-        # Parameters are sent within the task, on purpose: the scheduler keeps tasks, but not what
-        # is scattered among the workers, so that it can begin again if all of them are lost.
+        # Parameters are sent within the task on purpose: the scheduler keeps tasks, but not
+        # scattered data, so it can start again even if all workers are lost.
         with config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
             key = f"manyhands-{name}-{uuid4().hex}"
             return self.client.submit(function, *arguments, key=key, pure=False, **where)
@@ -107,7 +107,8 @@ class DaskCluster(Cluster):
         return self._submit("job", receive, __version__, pickle.dumps(job, protocol=5))
 
     def _each(self, job: Any, task: str, groups: Iterable[Sequence[Part]]) -> Iterator[Any]:
-        # Left to itself, the scheduler gives all tasks to the worker that has the parameters.
+        # Tasks name their workers, because the scheduler would otherwise give all of them to the
+        # worker that has the parameters.
         workers = [name for name, n in self.client.nthreads().items() for _ in range(n)]
         for k, parts in enumerate(groups):
             name, given = f"shard-{parts[0].number}", (run, __version__, job, task, parts)
@@ -115,7 +116,7 @@ class DaskCluster(Cluster):
             yield self._submit(name, *given, workers=turn, allow_other_workers=bool(turn))
 
     def _trees(self, job: Any, n_pieces: int, groups: Sequence[Sequence[Part]]) -> Iterator[Any]:
-        """Sum of each piece of the counts of these shards."""
+        """Sum each piece of the counts of some shards."""
         shards = list(self._each(job, "sum", groups))
         for number in range(n_pieces):
             level, fan = shards, shard_jobs.FAN
@@ -127,7 +128,7 @@ class DaskCluster(Cluster):
             yield level[0]
 
     def _in_order(self, futures: Iterator[Any]) -> Iterator[Any]:
-        """Yield results in order; only a few tasks per thread of the workers are waiting."""
+        """Yield results in order; at any time only a few tasks per thread are submitted."""
         from distributed import KilledWorker
 
         ahead = 2 + 2 * sum(self.client.nthreads().values())
@@ -160,7 +161,7 @@ class DaskCluster(Cluster):
 
 @contextmanager
 def dask_client(address: str | None, *, timeout: float = 30.0) -> Iterator[Any]:
-    """Client of a scheduler, closed at the end; None without an address.
+    """Return the client of a scheduler, closed at the end; None without an address.
 
     Raises
     ------
@@ -190,7 +191,7 @@ def dask_client(address: str | None, *, timeout: float = 30.0) -> Iterator[Any]:
 # -- Spark ----------------------------------------------------------------------------------------
 
 SPARK_ROWS = "number long, run long, content binary"
-"""Columns of the frames that Spark's workers map: contents are pickled."""
+"""Columns of the frames that Spark's workers map; ``content`` is pickled."""
 
 
 class SparkCluster(Cluster):
@@ -203,7 +204,7 @@ class SparkCluster(Cluster):
 
     def __init__(self, session: Any) -> None:
         self.session = session
-        # Over Spark Connect, nothing tells how many cores there are.
+        # Over Spark Connect, the number of cores is unknown.
         context = getattr(session, "_sc", None)
         self.threads = max(int(context.defaultParallelism), 1) if context else shard_jobs.FAN
 
@@ -221,7 +222,7 @@ class SparkCluster(Cluster):
         return frame.mapInArrow(each, SPARK_ROWS)
 
     def _collected(self, frame: Any) -> list[Any]:
-        """Contents of a frame, in the order of the shards."""
+        """Return the contents of a frame, in the order of the shards."""
         from pyspark.errors import PySparkException
 
         try:

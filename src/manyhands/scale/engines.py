@@ -1,7 +1,7 @@
-"""Engines: where the shards of a fit are, and how functions of them are summed and gathered.
+"""Engines: iterators of the shards of a fit that can sum and gather functions of them.
 
-What a method does with shards is defined in `manyhands.inference.votes.Shards`.
-In memory, shards are a list. Elsewhere they are an `Engine`:
+`manyhands.inference.votes.Shards` defines the operations on shards. In memory, shards are a list.
+Elsewhere they are an `Engine`:
 
 =============  =============================================  ==================================
 engine         where shards are                               who counts
@@ -16,13 +16,13 @@ ClusterEngine  files of an `AnnotationStore` that all see     workers of dask or
 **To add an engine**, subclass `Engine` and implement ``sum``, ``fill`` and ``__iter__``, and let
 ``shards()`` of `StoredVotes` (`manyhands.scale.sharded`) return it. **To add a cluster**,
 subclass `Cluster` in `manyhands.scale.shard_jobs`. `StoredVotes.load(number)` gives a worker
-its shard from nothing but the folder of the store and a few plain values. What a worker gets
-besides are ``count`` and ``parameters``, which are functions and arrays that do not refer to the
-votes. Results must be added in an order that does not depend on which worker is fast, so that a run
-that is interrupted and resumed gives the same bits.
+its shard from nothing but the folder of the store and a few plain values. A worker also gets
+``count`` and ``parameters``, functions and arrays that do not refer to the votes. Results must be
+added in an order that does not depend on the speed of the workers, so that a run that is
+interrupted and resumed gives the same bits.
 
-Arrays over all instances that a
-method needs between its iterations, and its posterior, come from ``votes.new_rows(width)``.
+Arrays over all instances that a method needs between its iterations, and its posterior, come from
+``votes.new_rows(width)``.
 
 ``fit(store, checkpoint=folder)`` saves the parameters of every iteration
 (`manyhands.inference.checkpoints`). The loops of the methods do this themselves, in the client,
@@ -39,7 +39,7 @@ from manyhands.io.mapped import release
 
 
 class Engine(Shards):
-    """Shards of a store, wherever they are, in the order of the instances."""
+    """Base class of iterators over the shards of a store, in the order of the instances."""
 
     def release(self, *arrays: Any) -> None:
         """See `Shards.release`."""
@@ -53,7 +53,7 @@ class LocalEngine(Engine):
     Parameters
     ----------
     load : callable
-        From the number of a shard to its votes, or to parts of them in order.
+        Takes the number of a shard and yields its votes, whole or in consecutive parts.
     n_shards : int
     """
 

@@ -1,4 +1,4 @@
-"""Cutting large files between records, so that each piece can be read as a file of its own."""
+"""Cutting of large files between records, so that each piece can be read like a whole file."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from manyhands.io.sheets import (
 
 
 class Piece(NamedTuple):
-    """Some records of a file.
+    """Consecutive records of a file.
 
-    `share` is the part of the file up to their end, `before` the number of lines, rows or elements
-    before them. `parse` fills a document with them; None stands for a file that cannot be cut.
-    `keyed` says whether they are the members of one object.
+    `share` is the fraction of the file up to their end, and `before` the number of lines, rows or
+    elements before them. `parse` fills a document with them; it is None for a file that cannot be
+    cut. `keyed` is whether they are the members of one JSON object.
     """
 
     share: float
@@ -60,9 +60,9 @@ WHOLE = Piece(1.0, 0, None)
 class Cutting:
     """The pieces of a file, of about ``size`` bytes each.
 
-    Folders, archives, workbooks and XML are one piece, as their parts belong together. ``headed``
-    says whether each piece of a table begins with the file's first row; whoever iterates may change
-    it after the first piece.
+    Folders, archives, workbooks and XML are one piece, because their parts belong together.
+    ``headed`` is whether each piece of a table begins with the file's first row; the caller may
+    change it after the first piece.
     """
 
     path: Path
@@ -103,7 +103,7 @@ class Cutting:
                     yield piece._replace(share=share)
 
     def _pieces(self, text: io.TextIOWrapper) -> Iterator[Piece]:
-        """Pieces of a text, without their shares; a file without any record is one piece."""
+        """Yield the pieces of a text, without their shares; one piece if there are no records."""
         name = str(self.path)
         full = (line for line in iter(lambda: text.readline(LONGEST_LINE + 1), "") if line.strip())
         head, second = next(full, ""), next(full, "")
@@ -129,7 +129,7 @@ class Cutting:
         except AnnotationError:
             if not keyed:
                 raise
-            piece = WHOLE  # An object of few large members, which are no records.
+            piece = WHOLE  # An object with few large members, which are not records.
         yield piece
         yield from found
 
@@ -154,7 +154,7 @@ class Cutting:
                 top = part[header - 1 : header]
 
     def _gathered(self, texts: Iterator[str]) -> Iterator[tuple[list[str], int]]:
-        """Lists of texts of about ``size`` characters together, and how many came before."""
+        """Yield lists of texts with about ``size`` characters, and the number of texts before."""
         part: list[str] = []
         length = before = 0
         for text in texts:
@@ -173,13 +173,13 @@ _AFTER = re.compile(r"\s*([,\]}])")
 
 
 def elements(text: io.TextIOBase, name: str, chunk: int = 2**20) -> Iterator[str]:
-    """Texts of the elements of a JSON array, or of the members of a JSON object.
+    """Yield the texts of the elements of a JSON array, or of the members of a JSON object.
 
     Raises
     ------
     AnnotationError
-        If the file ends too early or goes on after the array or object, or an element is no JSON
-        or longer than `LONGEST_LINE`.
+        If the file ends too early or continues after the array or object, or an element is not JSON
+        or is longer than `LONGEST_LINE`.
     """
     decoder = json.JSONDecoder()
     buffer, number = "", 1
@@ -199,7 +199,8 @@ def elements(text: io.TextIOBase, name: str, chunk: int = 2**20) -> Iterator[str
                 colon = _COLON.match(buffer, begin)
                 begin = len(buffer) if colon is None else colon.end()
             _, end = decoder.raw_decode(buffer, begin)
-            # A number may go on after the buffer, so what follows decides.
+            # A number may continue after the buffer, so an element ends only where a comma or a
+            # closing bracket follows.
             after = _AFTER.match(buffer, end)
             reason = "Expecting ',' or the end"
         except (ValueError, RecursionError) as error:
@@ -222,13 +223,13 @@ def elements(text: io.TextIOBase, name: str, chunk: int = 2**20) -> Iterator[str
         rest = text.read(chunk)
     if rest:
         raise AnnotationError(
-            f"{name}: the JSON ends with item {number - 1:,}, and the file goes on; it is damaged, "
-            "or holds several exports. Export it again, or give several files"
+            f"{name}: the JSON ends with item {number - 1:,}, but the file continues: it is "
+            "damaged, or holds several exports. Export it again, or give several files"
         )
 
 
 def rows(lines: Iterator[str], separator: str, name: str) -> Iterator[str]:
-    """Text of each row of a table, blank ones too; a cell in quotes may hold line breaks.
+    """Yield the text of each row of a table, even blank ones; quoted cells may hold line breaks.
 
     Raises
     ------

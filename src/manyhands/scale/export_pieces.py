@@ -1,7 +1,7 @@
-"""Exports that do not fit in memory: pieces of whole records, each read as an export of its own.
+"""Exports that do not fit in memory are read in pieces of whole records.
 
-What is judged from all records together (the format, the question, the classes) must come out alike
-in every piece, or is put together from what the pieces hold.
+Properties of all records together (the format, the question, the classes) must be the same in every
+piece, or are merged from all pieces.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from manyhands.scale.export_cutting import Cutting, Piece
 from manyhands.scale.sorted_runs import check_plan
 
 EXPANSION = 32
-"""Bytes of memory that reading takes per byte of an export, at most."""
+"""Largest number of bytes of memory that reading needs per byte of an export."""
 
 COLUMNS = {"task": "task", "worker": "worker", "label": "label", "weight": None}
-"""Columns of the tables that pieces become."""
+"""Columns of the tables into which pieces are converted."""
 
 KEPT_POSITIONS = 3
-"""Positions of left out records that are kept per reason and piece."""
+"""Number of positions of left out records that a message gives per reason and piece."""
 
 
 def is_large(paths: Sequence[PathLike], memory: int) -> bool:
-    """Whether exports are too large to be read whole within this memory, in bytes."""
+    """Return whether exports are too large to be read whole within this memory, in bytes."""
     files = [Path(path) for path in paths if Path(path).is_file()]
     zipped = {".gz": 8, ".parquet": 8, ".pq": 8}
     size = sum(file.stat().st_size * zipped.get(file.suffix.lower(), 1) for file in files)
@@ -53,15 +53,15 @@ def is_large(paths: Sequence[PathLike], memory: int) -> bool:
 
 @dataclass
 class Converted:
-    """What is known of exports once all their pieces are tables.
+    """Result of a conversion: the tables of all pieces, and how to read them.
 
     Attributes
     ----------
     tables : list of Path
-        Long tables, in the order of the pieces, or backwards if first answers count.
+        Long tables, in the order of the pieces, or reversed if first answers count.
     reading : dict
-        How to read them: the classes, unless they are those that occur, sorted; and the policy
-        for pairs that are repeated in different pieces.
+        Options for reading them: the classes (None: those that occur, sorted), and the policy for
+        pairs that are repeated in different pieces.
     """
 
     tables: list[Path]
@@ -72,7 +72,7 @@ class Converted:
 class Conversion:
     """Conversion of exports, piece by piece, to long tables in a folder.
 
-    Run again, it goes on after the last piece that is complete.
+    If it is run again, it continues after the last complete piece.
     """
 
     paths: list[Path]
@@ -96,7 +96,7 @@ class Conversion:
         memory: int,
         progress: Callable[[str, float], None],
     ) -> Conversion:
-        """Conversion with the options of `manyhands.io.read_export`.
+        """Return the conversion with the options of `manyhands.io.read_export`.
 
         Raises
         ------
@@ -127,16 +127,16 @@ class Conversion:
         return cls(files, folder, form, asked, choices, size, progress, about)
 
     def check_plan(self) -> None:
-        """Refuse to resume what other files or options began."""
+        """Raise an error if the folder holds work on other files or with other options."""
         check_plan(self.folder, self.paths, self.about)
 
     def run(self) -> Converted:
-        """Make the tables that are not there yet.
+        """Make the tables that do not exist yet.
 
         Raises
         ------
         AnnotationError
-            As in `manyhands.io.read_export`; also if pieces differ in what must be one for all.
+            As in `manyhands.io.read_export`; also if pieces differ in their question or format.
         """
         self._check_paths()
         found = sorted(self.folder.glob("[0-9]*.json"))
@@ -162,7 +162,7 @@ class Conversion:
             repeats = "error" if form.is_layout else "last"
         tables = [self._place(i) for i, meta in enumerate(self.done) if meta["rows"]]
         if form.keeps_first:
-            tables.reverse()  # Of repeated pairs in different tables the last is kept.
+            tables.reverse()  # The store keeps the last of repeated pairs, which is then the first.
         reading: dict[str, Any] = {"classes": self._classes(), "abstain": None, "skip": None}
         reading |= {"scale": self.choices.scale, "mapping": None, "lowercase": False}
         reading |= {"annotator_mapping": None}
@@ -172,7 +172,7 @@ class Conversion:
         return self.folder / f"{number:06d}.csv"
 
     def _check_paths(self) -> None:
-        """Refuse several files whose ids or names could be confused, as nothing compares them."""
+        """Raise an error for several files whose ids could be confused, since none are compared."""
         if len(self.paths) == 1:
             return
         names = [path.name.split(".")[0] for path in self.paths]
@@ -184,7 +184,7 @@ class Conversion:
             )
 
     def _convert(self, number: int, path: Path, piece: Piece, earlier: int) -> None:
-        """Make a table of a piece; what later pieces need to know of it is written last."""
+        """Convert a piece to a table; the facts that later pieces need are written last."""
         form = self.done[0]["format"] if self.done else self.form
         documents, form, is_whole = self._documents(path, piece, earlier, form)
         choices = replace(self.choices, anonymise=False, piece=True)
@@ -192,7 +192,8 @@ class Conversion:
         meta |= {"classes": [], "occurring": [], "order": "sorted"}
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # What they say of all pieces counts.
+                # `report` warns once, about all pieces.
+                warnings.simplefilter("ignore", UserWarning)
                 export = read_opened(documents, str(path), form, self.asked, choices)
         except NoAnswers as error:
             self.nothing = self.nothing or error
@@ -220,7 +221,7 @@ class Conversion:
     def _documents(
         self, path: Path, piece: Piece, earlier: int, form: str
     ) -> tuple[list[Document], str, bool]:
-        """Document of a piece and its format; those of the whole file if that must not be cut."""
+        """Return the document of a piece and its format; those of the file if it cannot be cut."""
         if piece.parse is None:
             return open_documents(path, stated=self.asked.stated), form, True
         name = PurePosixPath(path.name)
@@ -257,7 +258,7 @@ class Conversion:
             )
 
     def _named(self, export: Export) -> AnnotationTable:
-        """Return the table, with its annotators numbered in order of appearance if asked."""
+        """Return the table of an export; with ``anonymise``, annotators are numbered."""
         table = export.annotations
         require_annotators(table, "a store")
         if table.groups is not None:
@@ -282,7 +283,7 @@ class Conversion:
         return replace(table, annotators=new)
 
     def _classes(self) -> list[Any] | None:
-        """Classes as given, or of all pieces as configured; None if those that occur are sorted."""
+        """Return the classes as given or configured; None to sort the classes that occur."""
         if self.choices.classes is not None:
             return list(self.choices.classes)
         found = [meta["classes"] for meta in self.done]
@@ -301,7 +302,7 @@ class Conversion:
         return together
 
     def report(self, kept: int) -> None:
-        """Warn about what was left out of all pieces; ``kept`` annotations and passes were not."""
+        """Warn about records left out of all pieces; ``kept`` annotations and passes remain."""
         lost: dict[str, tuple[int, list[str]]] = {}
         for meta in self.done:
             for reason, (count, where) in meta["lost"].items():
@@ -321,7 +322,7 @@ class Conversion:
 
 
 def _facts(export: Export) -> dict[str, Any]:
-    """What later pieces need to know of a piece."""
+    """Return the facts about a piece that later pieces need."""
     table = export.annotations
     return {
         "format": export.format,

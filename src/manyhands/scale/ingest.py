@@ -1,10 +1,10 @@
-"""Making annotation stores from files larger than memory: an external sort by instance.
+"""Making of annotation stores from files larger than memory: an external sort by instance.
 
 1. The files become sorted runs (`manyhands.scale.sorted_runs`).
 2. The runs are cut into *parts* at the same ids. The rows of a part are merged in memory, and
    written as shards of the store.
 
-Runs and parts that are complete are not done again if the process is killed and started anew.
+If the process is killed and started again, complete runs and parts are kept.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ from manyhands.typing import AnyArray, IntArray
 _LOG = logging.getLogger("manyhands")
 
 MEMORY = 2**30
-"""Bytes of memory that an ingest may use, about."""
+"""Approximate bytes of memory that an ingest may use by default."""
 MERGED_ROW = 160
-"""Bytes of memory that a row takes while its part is merged."""
+"""Bytes of memory that a row needs while its part is merged."""
 
 WORK, PIECES, IDS = ".ingest", ".pieces", "instances.raw"
 
 SAMPLES = 256
-"""Ids of each run, evenly spaced, among which the bounds of the parts are chosen."""
+"""Number of evenly spaced ids of each run from which the bounds of the parts are chosen."""
 
 LABELS_SHOWN, ROWS_SHOWN = 50, 20_000
-"""What labels are is judged by so many rows at the beginning, and so many of each label."""
+"""Numbers of rows of each label, and of first rows, from which the kind of labels is inferred."""
 
 
 def ingest(
@@ -85,7 +85,7 @@ def ingest(
     progress: Progress = lambda what, share: None,
     **options: Any,
 ) -> AnnotationStore:
-    """Make a store from files; run again, it resumes what was interrupted.
+    """Make a store from files; a repeated call resumes an interrupted one.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ def ingest(
         and XML must fit in memory. URLs such as ``s3://bucket/part.parquet`` are copied to the
         system's temporary folder first.
     folder : str or Path
-        New or empty, or what an interrupted run with the same arguments left. A store for a URL is
-        made in the system's temporary folder, and copied.
+        New or empty, or the folder of an interrupted call with the same arguments. A store for a
+        URL is made in the system's temporary folder and then copied.
     task, worker, label, weight, classes, abstain, skip, duplicates
         As in `read_annotations`.
     mapping, lowercase, annotator_mapping
@@ -105,9 +105,9 @@ def ingest(
     scale : {"nominal", "ordinal", "interval"}, optional
         As in `read_annotations`; the store keeps it.
     memory : int, default=2**30
-        Bytes of memory to use, about. Vocabularies of annotators come on top.
+        Approximate bytes of memory to use, plus the vocabulary of annotators.
     shard_annotations : int
-        Annotations per shard, about.
+        Approximate number of annotations per shard.
     progress : callable, optional
         Called as ``progress("reading", 0.3)``.
     **options
@@ -123,8 +123,8 @@ def ingest(
     FileNotFoundError, AnnotationError, MissingExtraError
         As in `read_annotations`.
     WriteError
-        If the disk is full, the folder cannot be written, or another process writes it. Run again,
-        the ingest resumes.
+        If the disk is full, the folder cannot be written, or another process writes it. A repeated
+        call resumes.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     columns: dict[str, Any] = {"task": task, "worker": worker, "label": label, "weight": weight}
@@ -142,7 +142,7 @@ def ingest(
     conversion = None
     if not all(_is_long(path, columns, options) for path in listed):
         given: dict[str, Any] = {**columns, **reading, **options}
-        if duplicates == "error":  # Which also lets an export's own policy hold.
+        if duplicates == "error":  # The default, which lets an export's own policy apply.
             del given["duplicates"]
         if not is_large(listed, memory):
             table = read_annotations(listed[0] if len(listed) == 1 else listed, **given)
@@ -181,7 +181,7 @@ def ingest(
 def _ingest_remotely(
     paths: Sequence[PathLike], folder: PathLike, given: dict[str, Any], progress: Progress
 ) -> AnnotationStore:
-    """Ingest local copies of the files, into a local folder that is copied to a remote one."""
+    """Ingest local copies of remote files into a local folder, and copy it to a remote one."""
     target = remote.url_of(folder)
     if target is not None and is_store(target):
         raise AnnotationError(f"{target} is a store already; choose another folder, or remove it")
@@ -193,7 +193,7 @@ def _ingest_remotely(
     place = remote.local_path(folder)
     if target is not None:
         place = remote.local_folder("ingest", target, list(map(str, files)), given)
-    if target is None or not is_store(place):  # It is there if copying it failed before.
+    if target is None or not is_store(place):  # It exists already if an earlier upload failed.
         ingest(files, place, progress=progress, **given)
     if target is not None:
         upload_store(place, target)
@@ -208,14 +208,14 @@ def _is_long(path: PathLike, columns: dict[str, Any], options: dict[str, Any]) -
     named = {name: column for name, column in columns.items() if name != "weight"}
     optional = {"weight": columns["weight"]}
     if options.get("multilabel") in ("join", "split"):
-        return False  # The rows of an answer may stand anywhere.
+        return False  # Rows of the same answer may be far apart.
     if str(path).endswith(".npy") or not is_plain(path, optional, {**named, **options}):
         return False
     return not Path(path).exists() or can_be_chunked(Path(path))
 
 
 def _declared(paths: Sequence[Path], label: str, marks: Iterable[Any]) -> dict[str, Any]:
-    """Classes and scale that ordered dictionaries of Parquet files declare; empty if none do."""
+    """Return the classes and scale that ordered dictionaries of Parquet files declare, or {}."""
     if not all(is_typed(path) and path.exists() for path in paths):
         return {}
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -232,11 +232,11 @@ def _declared(paths: Sequence[Path], label: str, marks: Iterable[Any]) -> dict[s
 
 @contextmanager
 def _resumable(works: tuple[Path, ...]) -> Iterator[None]:
-    """Keep the work if the same command can go on with it, and say so in errors of the disk."""
+    """Keep the work if the same call can resume it; errors of the disk then say so."""
     try:
         yield
     except BaseException as error:
-        refused = isinstance(error, AnnotationError)  # Other files or options begin anew.
+        refused = isinstance(error, AnnotationError)  # The mend changes the files or options.
         done = (path for work in works for path in work.rglob("*.json") if path.name != PLAN)
         if refused or not any(done):
             for place in (*works, works[0].parent / "shards"):
@@ -256,7 +256,7 @@ class _Merge:
     shard_annotations: int
 
     def run(self) -> None:
-        """Write the parts that are not there yet, the vocabularies and the manifest."""
+        """Write the parts that do not exist yet, the vocabularies and the manifest."""
         kinds = [{run["kinds"][column] for run in self.work.runs} for column in range(3)]
         self.is_text = "text" in kinds[0] or len({*kinds[0]} - {"number"}) > 0
         self._make_text()
@@ -285,7 +285,7 @@ class _Merge:
         self._finish(n, raw)
 
     def _make_text(self) -> None:
-        """Rewrite runs whose ids were read as numbers, if the ids of others are text."""
+        """Rewrite runs with ids that were read as numbers, if other runs have text ids."""
         for number, meta in enumerate(self.work.runs):
             if not self.is_text or meta["kinds"][0] != "number":
                 continue
@@ -300,7 +300,7 @@ class _Merge:
             self.work.write_run(number, {"ids": ids, "start": start, **moved}, meta)
 
     def _trim_ids(self) -> None:
-        """Rewrite runs with spaces around ids that also occur without, in any run."""
+        """Rewrite runs with spaces around ids that occur without spaces in any run."""
         spaced = [number for number, run in enumerate(self.work.runs) if run["spaced"]]
         odd = {
             text: text.strip()
@@ -341,7 +341,7 @@ class _Merge:
         _LOG.info("%s: %s", path.name, spaces_left_out(n, example, shown))
 
     def _annotators(self, kinds: set[str]) -> tuple[AnyArray, IntArray]:
-        """Annotators in natural order, and the code of each provisional code."""
+        """Return the annotators in natural order, and the code of each provisional code."""
         names = list(self.work.workers)
         counts = np.zeros(len(names), dtype=np.int64)
         for number in range(len(self.work.runs)):
@@ -369,12 +369,12 @@ class _Merge:
         return ids, codes
 
     def _classes(self, kinds: set[str]) -> tuple[AnnotationTable, IntArray]:
-        """A table of the classes, and the class of each provisional code.
+        """Return a table of the classes, and the class of each provisional code.
 
         The code is -1 without a label, -2 and below for passes.
 
-        The rules are those of small tables, applied to a table with the first rows, which show how
-        annotators differ, and rows of each distinct label (several, as their number is judged).
+        The rules are those of small tables. They are applied to a sample: the first rows, which
+        show how annotators differ, and several rows of each distinct label.
         """
         counts = np.zeros(len(self.work.labels), dtype=np.int64)
         for number in range(len(self.work.runs)):
@@ -410,13 +410,13 @@ class _Merge:
         frame: Any = nw.from_native(_frame(data), eager_only=True)
         table = table_of_frame(frame, path, weight="weight", **reading)
         class_of = np.full(len(values), -1, dtype=np.int64)
-        class_of[which[table.annotator]] = table.label  # Each row has an annotator of its own.
+        class_of[which[table.annotator]] = table.label  # The sample has one annotator per row.
         if table.passes is not None:
             class_of[which[table.passes[:, 1]]] = -2 - table.passes[:, 2]
         return table, class_of
 
     def _first_rows(self) -> tuple[IntArray, IntArray]:
-        """Instance and provisional code of the first rows with a label, of whole instances."""
+        """Return the instance and label code of the first rows, all rows of an instance or none."""
         if not self.work.runs:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         start = np.asarray(self.work.array(0, "start"))[: ROWS_SHOWN + 1]
@@ -426,7 +426,7 @@ class _Merge:
         return task[label >= 0], label[label >= 0]
 
     def _bounds(self) -> list[Any]:
-        """Keys at which the runs are cut, so that a part fits in memory; None at both ends."""
+        """Return the keys that cut the runs into parts that fit in memory; None at both ends."""
         sampled, total = [], sum(run["rows"] for run in self.work.runs)
         for number, run in enumerate(self.work.runs):
             start, ids = self.work.array(number, "start"), self.work.array(number, "ids")
@@ -489,9 +489,9 @@ class _Merge:
     def _table(
         self, ids: AnyArray, instance: IntArray, joined: dict[str, AnyArray]
     ) -> tuple[AnnotationTable, int]:
-        """Table of a part, and how many of its rows have no label."""
+        """Return the table of a part, and the number of its rows without a label."""
         annotator = self.annotator_of[joined["worker"]]
-        label = np.append(self.class_of, -1)[joined["label"]]  # No label is the last code.
+        label = np.append(self.class_of, -1)[joined["label"]]  # A missing label has the code -1.
         given, passed = label >= 0, label < -1
         weight = joined.get("weight")
         columns = Columns(
@@ -517,7 +517,7 @@ class _Merge:
         return done
 
     def _finish(self, n: int, raw: Path) -> None:
-        """Give the ids their header, and write the other vocabularies and the manifest."""
+        """Write the header of the ids, the other vocabularies and the manifest."""
 
         def copy(file: Any) -> None:
             header = {"descr": self.dtype.str, "fortran_order": False, "shape": (n,)}

@@ -1,4 +1,4 @@
-"""Files on object storage and the like, through fsspec: ``s3://bucket/store``, ``memory://x``.
+"""Files on object storage and other remote systems, through fsspec: ``s3://bucket/store``.
 
 A remote file is never mapped or read in place. It is copied to a local folder first, so that all
 other code knows local files only. ``file://`` is a local path.
@@ -23,7 +23,7 @@ _URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.:-]+?)(?<!:):/{1,2}(.*)$", re.DOTALL)
 
 
 def url_of(path: PathLike) -> str | None:
-    """URL of a remote path; None for a local one."""
+    """Return the URL of a remote path; None for a local one."""
     found = _URL.match(str(path))
     if found is None or found[1] == "file":
         return None
@@ -31,24 +31,29 @@ def url_of(path: PathLike) -> str | None:
 
 
 def local_path(path: PathLike) -> Path:
-    """Path of a local file, which may be given as a ``file://`` URL."""
+    """Return the path of a local file, which may be given as a ``file://`` URL."""
     found = _URL.match(str(path))
     return Path(path) if found is None else Path("/" + found[2].lstrip("/"))
 
 
 def local_folder(kind: str, *about: Any) -> Path:
-    """Folder for local copies, the same for the same arguments, in the system's temporary one."""
+    """Return a temporary folder for local copies, the same for the same arguments."""
     key = hashlib.sha256(repr(about).encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"manyhands-{kind}-{key}"
 
 
 @contextmanager
 def _reached(url: str, *, writes: bool = False) -> Iterator[tuple[Any, str]]:
-    """File system of a URL and its path there; errors name the URL.
+    """Yield the file system of a URL and the path in it; errors name the URL.
 
     Raises
     ------
-    FileNotFoundError, WriteError, AnnotationError, MissingExtraError
+    FileNotFoundError
+        If the file does not exist.
+    WriteError, AnnotationError
+        If it cannot be written, or read.
+    MissingExtraError
+        If fsspec is not installed.
     """
     try:
         import fsspec
@@ -60,7 +65,7 @@ def _reached(url: str, *, writes: bool = False) -> Iterator[tuple[Any, str]]:
         raise FileNotFoundError(f"{url} does not exist; check the address") from error
     except ImportError as error:
         raise AnnotationError(f"{url}: fsspec needs another package: {error}") from error
-    except Exception as error:  # Each protocol's package has errors of its own.
+    except Exception as error:  # The packages of the protocols raise their own kinds of errors.
         reason = f"{type(error).__name__}: {error}".rstrip(". ")
         if writes:
             raise WriteError(None, f"cannot write {url} ({reason}); check the rights") from error
@@ -70,7 +75,7 @@ def _reached(url: str, *, writes: bool = False) -> Iterator[tuple[Any, str]]:
 
 
 def exists(url: str) -> bool:
-    """Whether there is such a file."""
+    """Return whether a remote file exists."""
     with _reached(url) as (system, path):
         return bool(system.exists(path))
 
@@ -82,7 +87,7 @@ def read_text(url: str) -> str:
 
 
 def fetch(url: str, place: Path) -> Path:
-    """Copy a remote file to a local one, atomically; concurrent processes may do the same."""
+    """Copy a remote file to a local one, atomically, even if other processes do the same."""
     with _reached(url) as (system, path), system.open(path, "rb") as source:
 
         def copy(file: Any) -> None:
@@ -93,7 +98,7 @@ def fetch(url: str, place: Path) -> Path:
 
 
 def fetch_input(url: str) -> Path:
-    """Local copy of a file, which is made again only if the file has changed."""
+    """Return a local copy of a remote file; it is copied again only if the file has changed."""
     with _reached(url) as (system, path):
         version = system.ukey(path)
     place = local_folder("input", url, version) / url.rstrip("/").rsplit("/", 1)[-1]
@@ -109,7 +114,7 @@ def upload(place: Path, url: str) -> str:
 
 
 def upload_folder(folder: Path, url: str, last: str) -> None:
-    """Copy the files of a folder; the one called ``last`` makes them complete."""
+    """Copy the files of a folder; the one called ``last`` is copied last and marks completion."""
     places = [place for place in sorted(folder.rglob("*")) if place.is_file()]
     for place in sorted(places, key=lambda place: place.name == last):
         upload(place, f"{url.rstrip('/')}/{place.relative_to(folder).as_posix()}")

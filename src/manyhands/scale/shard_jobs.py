@@ -1,12 +1,12 @@
-"""Jobs on shards: what the client of a cluster sends, and what its workers do with it.
+"""Jobs on shards: computations that the client of a cluster sends to its workers.
 
-A worker gets the numbers of some shards, the parameters, and the folder of the store, from which it
-reads the shards; it returns the sum of their counts. `manyhands.scale.clusters` has the
-clusters.
+A worker gets the numbers of some shards, the parameters, and the folder of the store. It reads the
+shards from there and returns the sum of their counts. The clusters are in
+`manyhands.scale.clusters`.
 
-Counts may be larger than the shards they are of: those of confusion matrices have annotators x
-classes^2 entries. A worker therefore adds up many shards, one after another, before it sends
-anything (`ClusterEngine._groups`).
+Counts may be larger than the shards that they summarise: those of confusion matrices have
+annotators x classes^2 entries. A worker therefore adds up many shards, one after another, before it
+sends anything (`ClusterEngine._groups`).
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from manyhands.scale.engines import Engine
 from manyhands.typing import AnyArray, IntArray
 
 FAN = 8
-"""Counts that are added at once: the sum over n tasks is a tree of about log_8 n levels."""
+"""Number of counts that are added at once: the sum over n tasks is a tree of log_8 n levels."""
 
-MOST_TASKS, WORTH = 4, 4
-"""Most tasks per thread and sum, and the annotations that a task must have for each parameter to be
-one of several: to send and add a number takes as long as to count a few annotations."""
+MOST_TASKS, ANNOTATIONS_PER_PARAMETER = 4, 4
+"""Largest number of tasks per thread and sum, and least number of annotations per parameter in a
+task: sending and adding a number takes as long as counting a few annotations."""
 
 
-# -- what a worker does ---------------------------------------------------------------------------
+# -- on the workers -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Reader:
-    """All that a worker needs to read shards: plain values."""
+    """Plain values from which a worker can read shards."""
 
     kind: type[Any]
     """Class of the store."""
@@ -57,7 +57,7 @@ class Reader:
     size: int
 
     def open(self) -> Any:
-        """Votes of the store, which each process opens once."""
+        """Return the votes of the store; each process opens it only once."""
         return _opened(self)
 
 
@@ -83,7 +83,7 @@ def _opened(reader: Reader) -> Any:
 
 @dataclass(frozen=True)
 class Part:
-    """A shard's number, and what belongs to its instances alone.
+    """The number of a shard, with the known classes and rows of its instances.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Part:
     gold : tuple of two arrays, or None
         Instances whose class is known, counted from the shard's first, and their classes.
     rows : tuple
-        Rows of arrays over all instances; None where the job has a function, or there is nothing.
+        The shard's rows of arrays over all instances; None if the job computes them by a function.
     """
 
     number: int
@@ -109,17 +109,17 @@ class Job:
     rows: tuple[Any, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     n_pieces: int = 1
-    """Blocks of annotators whose counts the workers add up separately (`annotator_blocks`)."""
+    """Number of blocks of annotators whose counts are added up separately (`annotator_blocks`)."""
 
     def sum(self, parts: Sequence[Part]) -> Any:
-        """Sum of the function over the runs of some shards; a list if it is cut into pieces."""
+        """Sum the function over the runs of some shards; the result is a list if it has pieces."""
         counts = reduce(iadd, self._each(parts))
         if self.n_pieces == 1:
             return counts
         return counts.pieces(self.n_pieces) if hasattr(counts, "pieces") else [counts]
 
     def fill(self, parts: Sequence[Part]) -> AnyArray:
-        """Rows that the function gives for the instances of some shards."""
+        """Return the rows that the function computes for the instances of some shards."""
         return np.concatenate(list(self._each(parts)))
 
     def _each(self, parts: Sequence[Part]) -> Iterator[Any]:
@@ -149,14 +149,14 @@ class Job:
 
 @dataclass(frozen=True)
 class LaidOut:
-    """An array that is contiguous in another order of its axes, which pickling would forget."""
+    """An array with another memory order of its axes, which plain pickling would not keep."""
 
     values: AnyArray
     axes: tuple[int, ...]
 
     @staticmethod
     def of(given: Any) -> Any:
-        """Wrap an array that needs it; anything else is returned as it is."""
+        """Wrap an array if it is not in C order; return anything else unchanged."""
         if not isinstance(given, np.ndarray) or given.flags.c_contiguous:
             return given
         order = np.argsort([-stride for stride in given.strides], kind="stable")
@@ -169,12 +169,12 @@ def as_laid_out(given: Any) -> Any:
 
 
 def check_version(version: str) -> None:
-    """Refuse to work for a client with another version of manyhands.
+    """Raise an error if the client has another version of manyhands.
 
     Raises
     ------
     AnnotationError
-        Naming both versions.
+        If the versions differ; the message names both.
     """
     if version != __version__:
         raise AnnotationError(
@@ -197,33 +197,33 @@ def run(version: str, job: Job, task: str, parts: Sequence[Part]) -> Any:
 
 
 def added(*counts: Any) -> Any:
-    """Sum of counts, in order; the given ones stay as they are. None if there are none."""
+    """Return the sum of counts, added in order, without changing them; None if there are none."""
     if len(counts) == 1 or counts[0] is None:
         return counts[0]
     return reduce(iadd, counts[2:], add(*counts[:2]))
 
 
 def piece(counts: list[Any], number: int) -> Any:
-    """Piece of a task's counts; None if they are not cut into so many."""
+    """Return one piece of a task's counts; None if there are fewer pieces."""
     return counts[number] if number < len(counts) else None
 
 
-# -- what the client does -------------------------------------------------------------------------
+# -- on the client --------------------------------------------------------------------------------
 
 
 class Cluster(ABC):
-    """What runs jobs on shards.
+    """Base class of clusters, which run jobs on shards.
 
     Attributes
     ----------
     threads : int
-        How many tasks the workers run at a time, as far as is known when a fit begins.
+        Number of tasks that the workers run at the same time, as known when a fit begins.
     """
 
     threads: int
 
     takes_pieces = False
-    """Whether `sums` adds up the pieces of ``job.n_pieces`` > 1 separately."""
+    """Whether `sums` adds up the pieces separately if ``job.n_pieces > 1``."""
 
     def shards(self, votes: Any, size: int) -> ClusterEngine:
         """Return the shards of a store, to be counted by the workers."""
@@ -233,12 +233,12 @@ class Cluster(ABC):
     def sums(self, job: Job, batches: Iterable[Sequence[Sequence[Part]]]) -> Iterator[Any]:
         """Yield the sum of the job over each batch, in order; each group of shards is a task.
 
-        Sums of pieces come in the order of the pieces; those of which there are none are left out.
+        Sums of pieces are in the order of the pieces; empty pieces are left out.
         """
 
     @abstractmethod
     def rows(self, job: Job, parts: Iterable[Part]) -> Iterator[AnyArray]:
-        """Yield the rows that the job gives for each shard, in order."""
+        """Yield the rows that the job computes for each shard, in order."""
 
 
 class ClusterEngine(Engine):
@@ -248,9 +248,9 @@ class ClusterEngine(Engine):
     ----------
     cluster : Cluster
     votes : StoredVotes
-        Of `manyhands.scale.sharded`.
+        The votes of the store; see `manyhands.scale.sharded`.
     size : int
-        Annotations that a worker counts at once, about.
+        Approximate number of annotations that a worker counts at once.
     """
 
     def __init__(self, cluster: Cluster, votes: Any, size: int) -> None:
@@ -294,10 +294,10 @@ class ClusterEngine(Engine):
         return Job(self.reader, function, given, shared, options, n_pieces)
 
     def _groups(self, parts: list[Part], parameters: tuple[Any, ...]) -> list[list[Part]]:
-        """Runs of consecutive shards, a task each: as few as keep all threads busy."""
+        """Group consecutive shards into tasks: as few tasks as keep all threads busy."""
         sent = sum(np.size(given) for given in parameters if isinstance(given, np.ndarray))
         threads = self.cluster.threads
-        tasks = self.votes.store.n_annotations // max(threads * WORTH * sent, 1)
+        tasks = self.votes.store.n_annotations // max(threads * ANNOTATIONS_PER_PARAMETER * sent, 1)
         n = min(threads * int(np.clip(tasks, 1, MOST_TASKS)), len(parts))
         bounds = np.linspace(0, len(parts), n + 1).astype(int)
         return [parts[first:last] for first, last in pairwise(bounds)]

@@ -1,4 +1,4 @@
-"""Annotations in shards of whole instances, and the votes that inference reads of them."""
+"""Annotations in shards of whole instances, and the votes that inference reads from them."""
 
 from __future__ import annotations
 
@@ -70,9 +70,10 @@ class Shard(NamedTuple):
 
 
 class ShardedAnnotations(ABC):
-    """Annotations in shards; vocabularies are arrays, which may be memory-mapped.
+    """Base class of annotations in shards; vocabularies are arrays, possibly memory-mapped.
 
-    They are the `manyhands.annotations.target.Sharded` of the other rooms.
+    It implements the protocol `manyhands.annotations.target.Sharded`, by which other modules know
+    it.
     """
 
     in_memory: Literal[False] = False
@@ -97,7 +98,7 @@ class ShardedAnnotations(ABC):
     """As in `AnnotationTable`."""
 
     annotators_known = True
-    """As in `AnnotationTable`; votes of nobody in particular are not stored."""
+    """As in `AnnotationTable`; a store always knows who gave each annotation."""
 
     ndim = 2
 
@@ -153,7 +154,7 @@ class ShardedAnnotations(ABC):
         )
 
     def votes(self, gold: IntArray | None = None, *, abstentions: bool = False) -> StoredVotes:
-        """Return what inference reads: the `manyhands.inference.votes.AllVotes` of a fit."""
+        """Return the annotations as inference reads them (`manyhands.inference.votes.AllVotes`)."""
         return StoredVotes(self, gold, abstentions)
 
     def table(self, number: int) -> AnnotationTable:
@@ -173,7 +174,7 @@ class ShardedAnnotations(ABC):
         )
 
     def __getitem__(self, key: Any) -> AnnotationTable:
-        """Table of some instances, by position (integers, a mask or a slice), in their order."""
+        """Return a table of some instances, given by position: integers, a mask or a slice."""
         if isinstance(key, slice):
             codes: IntArray = np.arange(self.n_instances)[key]
         else:
@@ -194,7 +195,7 @@ class ShardedAnnotations(ABC):
         return joined[rows]
 
     def shards_of(self, codes: IntArray) -> IntArray:
-        """Number of the shard that holds each instance."""
+        """Return the number of the shard that holds each instance."""
         # Shards without instances do not exist, so the bounds are distinct.
         return np.asarray(np.searchsorted(self.firsts, codes, side="right") - 1)
 
@@ -225,7 +226,7 @@ def n_passes(passes: IntArray | None, name: str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class StoredVotes:
-    """Annotations of a store, as a method reads them; it holds no annotation itself.
+    """Annotations of a store, as a method reads them; they stay on disk.
 
     Attributes
     ----------
@@ -233,11 +234,11 @@ class StoredVotes:
     gold : integer array of shape (n_instances,) or None
         Known class of each instance, -1 where unknown.
     abstentions : bool
-        Whether an abstention is one more response.
+        Whether abstentions count as one more response.
     history : array of shape (R, C, C) or None
         As in `Votes`.
     engine : Cluster, optional
-        What counts the shards (`manyhands.scale.clusters`); default: this process.
+        Cluster that counts the shards (`manyhands.scale.clusters`); default: this process.
     """
 
     store: ShardedAnnotations
@@ -248,7 +249,7 @@ class StoredVotes:
     checkpoint: FolderCheckpoint | None = None
     engine: Cluster | None = None
     in_blocks: bool | None = None
-    """Whether tables by annotator are on disk; by default, if they are large."""
+    """Whether tables by annotator are on disk; None: if they are large."""
 
     family = None
 
@@ -274,7 +275,7 @@ class StoredVotes:
 
     @property
     def ordered(self) -> bool:
-        """Whether the classes are grades, and three or more: two have no order that matters."""
+        """Whether there are three or more ordered classes; the order of two makes no difference."""
         return is_scale_of_grades(self.store)
 
     @property
@@ -284,7 +285,7 @@ class StoredVotes:
 
     @property
     def tables(self) -> TablesOnDisk | None:
-        """Where tables by annotator are made; None if these are in memory."""
+        """Maker of tables by annotator on disk; None if they are in memory."""
         in_blocks = self.in_blocks
         if in_blocks is None:
             in_blocks = self.n_annotators * self.n_responses**2 > annotator_blocks.LARGEST
@@ -326,17 +327,17 @@ class StoredVotes:
 
     @property
     def here(self) -> StoredVotes:
-        """The annotations, counted by this process."""
+        """The same annotations, counted by this process."""
         return replace(self, engine=None)
 
     def counted_by(self, engine: Any) -> StoredVotes:
-        """Return the annotations, counted by the workers of a cluster; see `cluster_of`."""
+        """Return the same annotations, counted by the workers of a cluster; see `cluster_of`."""
         return replace(self, engine=cluster_of(engine))
 
     # -- shards ---------------------------------------------------------------------------------
 
     def shards(self, size: int | None = None) -> Engine:
-        """Return the shards; those of the store are cut into runs of about ``size`` annotations."""
+        """Return the shards of the store, cut into runs of about ``size`` annotations."""
         if size is None and self.tables is not None:
             size = annotator_blocks.RUN
         size = size or grown(SHARD, self.n_annotators * self.n_responses)
@@ -345,7 +346,7 @@ class StoredVotes:
         return LocalEngine(partial(self.load, size=size), self.store.n_shards)
 
     def once(self) -> Engine:
-        """Shards for a single pass: the same."""
+        """Return the shards for a single pass; for a store these are the same."""
         return self.shards()
 
     @property
@@ -354,7 +355,7 @@ class StoredVotes:
         return self.here.shards()
 
     def starting_shares(self) -> RowsOf:
-        """Function from a shard to the vote shares of its answers, of which no array is kept."""
+        """Return a function that computes the vote shares of a shard's answers on demand."""
         return RowsOf(shares_of, (normalise_rows(self.answers.total(summed_shares)),))
 
     def load(
@@ -375,7 +376,8 @@ class StoredVotes:
         with_passes = shard.passes is not None and self.n_responses > self.n_classes
         if with_passes or shard.weight is not None:
             votes = make_votes(self.store.table(number), gold=gold, abstentions=self.abstentions)
-            weight = votes.weight if self.is_weighted else None  # Those of weight 0 are gone.
+            # Annotations of weight 0 have been removed.
+            weight = votes.weight if self.is_weighted else None
             if weight is None and self.is_weighted:
                 weight = np.ones(votes.n_annotations)
             return replace(
@@ -401,7 +403,7 @@ class StoredVotes:
     def total(
         self, count: Callable[..., Counts], *parameters: Any, rows: tuple[Any, ...] = ()
     ) -> Counts:
-        """Counts of all annotations, summed over the shards."""
+        """Return the counts of all annotations, summed over the shards."""
         return sum_over_shards(count, self.shards(), *parameters, rows=rows)
 
     def select(self, instances: IntArray) -> Votes:
@@ -416,11 +418,11 @@ class StoredVotes:
     # -- arrays over all instances --------------------------------------------------------------
 
     def new_rows(self, width: int) -> FloatArray:
-        """New array with a row for each instance, shape (n, width), on disk."""
+        """Make an array on disk with a row for each instance, shape (n, width)."""
         return new_array(self.scratch, (self.n_instances, width), np.dtype(np.float64))
 
     def new_column(self, length: int) -> FloatArray:
-        """New array of ``length`` numbers, on disk."""
+        """Make an array of ``length`` numbers on disk."""
         return new_array(self.scratch, (length,), np.dtype(np.float64))
 
     def rows_of(
@@ -429,15 +431,15 @@ class StoredVotes:
         *parameters: Any,
         shards: Iterable[Votes] | None = None,
     ) -> RowsOf:
-        """Function from a shard to its rows ``function(shard, *parameters)``."""
+        """Return a function from a shard to its rows ``function(shard, *parameters)``."""
         return RowsOf(function, parameters)
 
     def posterior_rows(self, start: Any) -> FloatArray:
-        """Array for the posterior, shape (n, C), on disk; ``start`` stays as it is."""
+        """Make an array on disk for the posterior, shape (n, C); ``start`` is not changed."""
         return self.new_rows(self.n_classes)
 
     def gather(self, width: int, parts: Iterable[FloatArray]) -> FloatArray:
-        """Array with a row for each instance, shape (n, width), from consecutive parts."""
+        """Write consecutive parts into an array on disk with a row for each instance."""
         out, first = self.new_rows(width), 0
         for part in parts:
             out[first : first + len(part)] = part
@@ -448,11 +450,11 @@ class StoredVotes:
     def labels(
         self, posterior: FloatArray, classes: AnyArray, ties: str, rng: np.random.RandomState
     ) -> AnyArray:
-        """Label of each instance, shape (n,), on disk."""
+        """Return the label of each instance, shape (n,), on disk."""
         labels = new_array(self.scratch, (self.n_instances,), classes.dtype)
         for first in range(
             0, self.n_instances, DECIDED_AT_ONCE
-        ):  # The blocks of `best`, for equal ties.
+        ):  # The same blocks as in `best`, so that ties are broken in the same way.
             rows = slice(first, first + DECIDED_AT_ONCE)
             found = best(np.asarray(posterior[rows]), ties, rng, ordered=self.ordered)
             labels[rows] = classes[found]
@@ -466,7 +468,7 @@ def _sizes(shard: Votes) -> FloatArray:
 
 
 def _joined(parts: list[Votes]) -> Votes:
-    """Votes of several runs of instances as one."""
+    """Join the votes of several runs of instances."""
     if len(parts) == 1:
         return parts[0]
 
@@ -487,7 +489,7 @@ def _joined(parts: list[Votes]) -> Votes:
 
 
 def new_array(folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
-    """New memory-mapped array; its file has no name, and vanishes with the array.
+    """Make a memory-mapped array in a file without a name, which vanishes with the array.
 
     The space is reserved first: writing to a mapped file on a full disk would kill the process.
 

@@ -27,20 +27,21 @@ from manyhands.scale.chunks import Chunk, chunks_of
 from manyhands.typing import AnyArray, IntArray
 
 ROW = 320
-"""Bytes of memory that a row takes while its chunk is sorted."""
+"""Bytes of memory that a row needs while its chunk is sorted."""
 
 PLAN = "plan.json"
 
 Progress = Callable[[str, float], None]
-"""Told what is being done, and which fraction of it is done."""
+"""Function that is called with the name of the current phase and the fraction that is done."""
 
 
 def check_plan(folder: Path, files: list[Path], about: dict[str, Any]) -> None:
-    """Note in a folder of work which files and options it is for; refuse it if it is for others.
+    """Write the files and options of the work into its folder, or compare them with those there.
 
     Raises
     ------
     AnnotationError
+        If the folder holds work on other files or with other options.
     """
     plan = {
         "manyhands": __version__,
@@ -61,7 +62,7 @@ def check_plan(folder: Path, files: list[Path], about: dict[str, Any]) -> None:
 
 @dataclass
 class Runs:
-    """Runs in a folder, which become more as `read` reads the files.
+    """Sorted runs in a folder; `read` adds those of the files.
 
     Attributes
     ----------
@@ -72,10 +73,10 @@ class Runs:
     memory : int
     progress : callable
     stated : Stated
-        What the files do not say of their encoding and separator.
+        Encoding and separator, as far as the user has stated them.
     workers, labels : dict {value: provisional code}
     runs : list of dict
-        What later phases need to know of each run.
+        Facts about each run that later phases need.
     """
 
     folder: Path
@@ -90,7 +91,7 @@ class Runs:
     runs: list[dict[str, Any]] = field(default_factory=list)
 
     def check_plan(self, shard_annotations: int) -> None:
-        """Refuse to resume what other files or options began."""
+        """Raise an error if the folder holds work on other files or with other options."""
         about = {
             "columns": self.columns,
             "reading": {name: repr(value) for name, value in self.reading.items()},
@@ -101,7 +102,7 @@ class Runs:
         check_plan(self.folder, self.files, about)
 
     def read(self) -> None:
-        """Make the runs that are not there yet."""
+        """Make the runs that do not exist yet."""
         for place in self.folder.glob("run-*.part"):
             shutil.rmtree(place)
         while (meta := self.folder / f"run-{len(self.runs):05d}" / "meta.json").exists():
@@ -123,7 +124,7 @@ class Runs:
         write_atomically(self.folder / "read", "")
 
     def _chunks(self, file: Path, at: int | None) -> Iterator[Chunk]:
-        """Chunks of a file, which errors of reading name; those of writing runs are others."""
+        """Yield the chunks of a file; errors while reading name the file."""
         chunks = chunks_of(file, self.columns, self.memory // ROW, at, self.stated)
         while True:
             with naming(file):
@@ -139,7 +140,7 @@ class Runs:
                 vocabulary[value] = len(vocabulary)
 
     def _run(self, chunk: Chunk, file: int) -> dict[str, Any]:
-        """Sort a chunk and write it; return what later phases need to know of it."""
+        """Sort a chunk and write it as a run; return the facts that later phases need."""
         workers, new_workers = _coded(chunk.workers, self.workers)
         labels, new_labels = _coded(chunk.labels, self.labels)
         tasks, task, spaces = _without_spaces(chunk.tasks, chunk.task)
@@ -188,7 +189,7 @@ class Runs:
         partial.rename(place)
 
     def array(self, number: int, name: str) -> AnyArray:
-        """Column of a run, memory-mapped."""
+        """Return the column of a run, memory-mapped."""
         place = self.folder / f"run-{number:05d}" / f"{name}.npy"
         return np.load(place, mmap_mode="r", allow_pickle=False)
 
@@ -199,7 +200,7 @@ class Runs:
 
 
 def _coded(values: list[str], vocabulary: dict[str, int]) -> tuple[IntArray, list[str]]:
-    """Codes of values, and the values that are new."""
+    """Return the codes of values, and the values that are new in the vocabulary."""
     new = list(dict.fromkeys(value for value in values if value not in vocabulary))
     codes = {value: len(vocabulary) + i for i, value in enumerate(new)}
     found = [codes[v] if v in codes else vocabulary[v] for v in values]
@@ -207,7 +208,7 @@ def _coded(values: list[str], vocabulary: dict[str, int]) -> tuple[IntArray, lis
 
 
 def _without_spaces(tasks: AnyArray, task: IntArray) -> tuple[AnyArray, IntArray, list[Any]]:
-    """Remove spaces around ids of a chunk that also occur in it without.
+    """Remove spaces around ids that also occur without spaces in the same chunk.
 
     Returns
     -------
@@ -225,7 +226,7 @@ def _without_spaces(tasks: AnyArray, task: IntArray) -> tuple[AnyArray, IntArray
 
 
 def sorted_ids(tasks: AnyArray) -> tuple[AnyArray, IntArray]:
-    """Distinct ids in natural order, and the order that sorts them."""
+    """Return the distinct ids in natural order, and the order that sorts them."""
     if tasks.dtype.kind != "U":
         order = np.argsort(tasks, kind="stable")
         return tasks[order], order
@@ -235,5 +236,5 @@ def sorted_ids(tasks: AnyArray) -> tuple[AnyArray, IntArray]:
 
 
 def keys_of(texts: list[str]) -> list[str]:
-    """Keys of natural order; ids such as "7" and "07" follow each other as text."""
+    """Return the keys of natural order; ids such as "7" and "07" follow each other as text."""
     return [f"{key}\0{text}" for key, text in zip(natural_keys(texts), texts, strict=True)]

@@ -44,27 +44,28 @@ FIELDS: dict[str, type] = {
     "vocabularies": dict,
     "shards": list,
 }
-"""What a manifest must hold."""
+"""Entries that a manifest must have, and their types."""
 
 RESTORE = "Restore the manifest, or ingest the files again"
 NEEDED = ("start", "annotator", "label")
-"""Files of every shard; ``weight`` and ``passes`` are there where needed."""
+"""Files of every shard; ``weight`` and ``passes`` exist only if needed."""
 KEPT_BYTES = 32 << 20
-"""Bytes of arrays that a store keeps in memory. Every pass of a fit reads all shards: mapping the
-many files of a small store anew would take longer than computing with them."""
+"""Bytes of arrays that a store keeps in memory. Every pass of a fit reads all shards, and mapping
+the many files of a small store again would take longer than computing with them."""
 
 
 class AnnotationStore(ShardedAnnotations):
     """Annotations on disk, accepted wherever truth inference takes a table.
 
-    Open one with `open`; make one with `create` or, from files, with `ingest` (on the command line:
-    ``manyhands ingest``). Arrays are memory-mapped, so opening reads next to nothing; up to 32 MiB
-    of what has been read stays in memory.
+    Open a store with `open`. Make one from a table with `create`, or from files with `ingest` (on
+    the command line: ``manyhands ingest``). Arrays are memory-mapped, so opening reads almost
+    nothing; up to 32 MiB of arrays that were read stay in memory.
 
     Attributes
     ----------
     folder : Path
-        Of a remote store, that of the local copies of its files, which are made on first use.
+        Folder of the store. For a remote store, the folder of the local copies of its files, which
+        are made on first use.
     url : str or None
         Address of a remote store, such as ``s3://bucket/store``, read through fsspec.
     instances, annotators, classes : arrays
@@ -73,11 +74,11 @@ class AnnotationStore(ShardedAnnotations):
     weighted : bool
         Whether annotations have weights.
     scale : {"nominal", "ordinal", "interval"}
-        As in `AnnotationTable`; ``ordered``, too.
+        As in `AnnotationTable`, and so is ``ordered``.
     n_shards : int
     scratch : Path
-        Folder for arrays over all instances that a fit needs; default: ``scratch`` in the store, or
-        of a remote store, a folder in the system's temporary one.
+        Folder for arrays over all instances that a fit needs. Default: ``scratch`` in the store;
+        for a remote store, a folder in the system's temporary folder.
 
     Notes
     -----
@@ -131,18 +132,22 @@ class AnnotationStore(ShardedAnnotations):
         Parameters
         ----------
         folder : str or Path
-            Or the URL of a remote store. Files are copied to ``scratch`` on first use.
+            Folder or URL of the store. Files of a URL are copied to ``scratch`` on first use.
         scratch : str or Path, optional
-            Folder for arrays over all instances; give one if the store cannot be written.
+            Folder for arrays over all instances; give one if the store's folder is read-only.
+
+        Returns
+        -------
+        AnnotationStore
 
         Raises
         ------
         FileNotFoundError
             If there is no such folder.
         AnnotationError
-            If it is no store, of another version of the format, or incomplete, or its manifest does
-            not list every shard once, in order. Contents are checked when they are read for the
-            first time (`verify` checks all of them).
+            If the folder is not a store, has another version of the format, or is incomplete, or if
+            its manifest does not list every shard once, in order. Contents are checked when they
+            are first read (`verify` checks all of them).
         """
         return cls(folder, scratch=scratch)
 
@@ -159,15 +164,20 @@ class AnnotationStore(ShardedAnnotations):
         Parameters
         ----------
         folder : str or Path
-            New or empty; or a URL.
+            A new or empty folder, or a URL.
         table : AnnotationTable
         shard_annotations : int
-            Annotations per shard, about.
+            Approximate number of annotations per shard.
+
+        Returns
+        -------
+        AnnotationStore
+            The new store, opened.
 
         Raises
         ------
         AnnotationError
-            If the folder holds something, or the table has families, or annotations that were not
+            If the folder is not empty, or if the table has families or annotations that were not
             observed.
         WriteError
             If the folder cannot be written.
@@ -199,7 +209,7 @@ class AnnotationStore(ShardedAnnotations):
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the manifest, and so of the checksums of all files."""
+        """Digest of the manifest, which includes the checksums of all files."""
         text = json.dumps(self._manifest, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -234,24 +244,24 @@ class AnnotationStore(ShardedAnnotations):
         return found
 
     def verify(self) -> None:
-        """Check that every file is there, and has the size and checksum of the manifest.
+        """Check that every file exists and has the size and checksum of the manifest.
 
         Raises
         ------
         AnnotationError
-            Naming the first file that does not.
+            If not; the message names the first such file.
         """
         for entry in self._files():
             self._check(entry)
 
     def _check_shards(self, manifest: str) -> None:
-        """Refuse a manifest in which the last shards are missing."""
+        """Raise an error if the last shards are missing from the manifest."""
         totals = {name: self._manifest[name] for name in COUNTS} | {"n_instances": len(self)}
         for name, total in totals.items():
             if total != (found := sum(entry[name] for entry in self._shards)):
                 raise AnnotationError(
-                    f"{manifest} lists {self.n_shards} shards, whose {name} add up to {found} and "
-                    f"not to {total}: a shard is missing. {RESTORE}"
+                    f"{manifest} lists {self.n_shards} shards, but their {name} add up to {found} "
+                    f"and not to {total}: a shard is missing. {RESTORE}"
                 )
 
     def _check_codes(self, shard: Shard, entry: dict[str, Any], number: int) -> None:
@@ -301,7 +311,7 @@ class AnnotationStore(ShardedAnnotations):
         return array
 
     def _check(self, entry: dict[str, Any]) -> None:
-        """Check a file; that of a remote store is copied first, unless the copy is good."""
+        """Check a file; for a remote store, copy it first unless a good copy exists."""
         place = self.folder / entry["name"]
         if self.url is not None and not _is_good(place, entry):
             address = f"{self.url.rstrip('/')}/{entry['name']}"
@@ -323,12 +333,12 @@ def _load(path: Path) -> AnyArray:
 
 
 def upload_store(folder: Path, url: str) -> None:
-    """Copy a store to a remote folder, in which there is none; the manifest comes last.
+    """Copy a store to a remote folder that has none yet; the manifest is copied last.
 
     Raises
     ------
     AnnotationError
-        If there is a store.
+        If the remote folder is a store already.
     WriteError
         If the folder cannot be written.
     """
@@ -371,7 +381,7 @@ def _checked_manifest(text: str, place: str) -> dict[str, Any]:
         raise AnnotationError(f"{place} is not the manifest of an annotation store")
     if manifest.get("version") != VERSION:
         raise AnnotationError(
-            f"{place} is that of a store of version {manifest.get('version')!r}, written by "
+            f"{place} belongs to a store of version {manifest.get('version')!r}, written by "
             f"manyhands {manifest.get('manyhands')}; this is manyhands {__version__}, which reads "
             f"version {VERSION}. Ingest the files again, or install the other version"
         )
@@ -379,17 +389,17 @@ def _checked_manifest(text: str, place: str) -> dict[str, Any]:
         if not isinstance(manifest.get(name), kind):
             raise AnnotationError(f"{place} has no usable {name!r}. {RESTORE}")
     if not all(isinstance(shard, dict) for shard in manifest["shards"]):
-        raise AnnotationError(f"{place} lists shards that are none. {RESTORE}")
+        raise AnnotationError(f"{place} has invalid entries in its list of shards. {RESTORE}")
     _check_names(manifest, place)
     return manifest
 
 
 def _check_names(manifest: dict[str, Any], place: str) -> None:
-    """Refuse a manifest whose files have other names than their writer gives them.
+    """Raise an error if files in a manifest have other names than `StoreWriter` gives them.
 
-    With a shard missing, repeated or out of order, the others would be read as the annotations of
-    other instances. And a name may lead out of the folder: the files of a remote store are written
-    under their names.
+    If a shard were missing, repeated or out of order, the annotations of the others would be read
+    as those of other instances. A name could also lead out of the folder, since the files of a
+    remote store are written under their names.
     """
     names = {name: f"{name}.npy" for name in VOCABULARIES}
     parts = [("the vocabularies", manifest["vocabularies"], names, VOCABULARIES)]
@@ -397,7 +407,7 @@ def _check_names(manifest: dict[str, Any], place: str) -> None:
         names = {column: name_of(number, column) for column in COLUMNS}
         parts.append((f"shard {number}", shard.get("files"), names, NEEDED))
         if not all(isinstance(shard.get(count), int) for count in (*COUNTS, "n_instances")):
-            raise AnnotationError(f"{place} does not count what shard {number} holds. {RESTORE}")
+            raise AnnotationError(f"{place} lacks the counts of shard {number}. {RESTORE}")
     for part, files, names, needed in parts:
         if not isinstance(files, dict) or not set(needed) <= set(files) <= set(names):
             raise AnnotationError(f"{place} does not list the files of {part}. {RESTORE}")
@@ -412,7 +422,7 @@ def _check_names(manifest: dict[str, Any], place: str) -> None:
 
 
 def _is_good(place: Path, entry: dict[str, Any]) -> bool:
-    """Whether a file is what the manifest says."""
+    """Return whether a file exists and has the size and checksum of the manifest."""
     if not place.is_file() or place.stat().st_size != entry["bytes"]:
         return False
     return bool(checksum(place) == entry["crc32"])

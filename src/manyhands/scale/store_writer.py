@@ -1,4 +1,4 @@
-"""Writing annotation stores: shards first, the manifest last."""
+"""Writing of annotation stores: shards first, the manifest last."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from manyhands.typing import AnyArray, IntArray
 MANIFEST = "manifest.json"
 FORMAT = "manyhands annotation store"
 VERSION = 1
-"""Version of the format; a store of another one is refused."""
+"""Version of the format; opening a store of another version is an error."""
 
 SHARD_ANNOTATIONS = 4_000_000
-"""Annotations per shard: enough that counts of size R * C * C are added up seldom, few enough that
-one shard's posterior needs little memory."""
+"""Default number of annotations per shard: so many that counts of size R * C * C are added rarely,
+so few enough that the posterior of a shard needs little memory."""
 
 VOCABULARIES = ("instances", "annotators", "classes")
 COLUMNS = ("start", "annotator", "label", "weight", "passes")
 COUNTS = ("n_annotations", "n_abstentions", "n_skips")
-"""What the manifest counts, in every shard and in all of them."""
+"""Counts in the manifest, of every shard and of all together."""
 
 BLOCK = 2**24
 """Bytes that are read at once for a checksum."""
@@ -43,7 +43,7 @@ BLOCK = 2**24
 
 @dataclass
 class StoreWriter:
-    """Writes the shards of a store in order; nothing is a store before `finish`."""
+    """Write the shards of a store in order; the folder is no store before `finish`."""
 
     folder: Path
     shards: list[dict[str, Any]] = field(default_factory=list)
@@ -52,13 +52,13 @@ class StoreWriter:
     @classmethod
     @contextmanager
     def locked(cls, folder: PathLike, keep: Iterable[str] = ()) -> Iterator[Self]:
-        """Writer for a new or empty folder, held by nobody else.
+        """Yield a writer for a new or empty folder, and lock the folder meanwhile.
 
         Parameters
         ----------
         folder : str or Path
         keep : names
-            What may be there: the work of an ingest that was interrupted.
+            Files that the folder may contain: the work of an interrupted ingest.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class StoreWriter:
             with cls._held(folder, keep) as writer:
                 yield writer
         finally:
-            if is_new and not any(folder.iterdir()):  # Nothing was begun.
+            if is_new and not any(folder.iterdir()):  # Nothing has been written.
                 folder.rmdir()
 
     @classmethod
@@ -124,9 +124,9 @@ class StoreWriter:
         scale: str = "nominal",
         class_order: str = "given",
     ) -> None:
-        """Write the vocabularies (None: written already) and, last, the manifest.
+        """Write the vocabularies (None: already written) and, last, the manifest.
 
-        A scale other than names of classes is in the manifest, with what their order rests on.
+        The manifest names the scale unless it is nominal, and where the order of classes is from.
         """
         given = dict(zip(VOCABULARIES, (instances, annotators, classes), strict=True))
         files = {
@@ -154,12 +154,12 @@ class StoreWriter:
 
 
 def name_of(number: int, column: str) -> str:
-    """Name of a column's file of a shard, below the folder of the store."""
+    """Return the name of a shard's file for a column, below the folder of the store."""
     return f"shards/{number:05d}.{column}.npy"
 
 
 def _entry(folder: Path, name: str) -> dict[str, Any]:
-    """Entry of a file in the manifest."""
+    """Return the entry of a file in the manifest."""
     place = folder / name
     try:
         return {"name": name, "bytes": place.stat().st_size, "crc32": checksum(place)}
@@ -168,13 +168,13 @@ def _entry(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _storable(values: Any) -> AnyArray:
-    """Ids or classes as a numpy array of fixed width, which can be memory-mapped."""
+    """Return the ids or classes as a numpy array of fixed width, which can be memory-mapped."""
     array = np.asarray(values)
     return array.astype(str) if array.dtype.kind in "OT" else array
 
 
 def check_carried(table: AnnotationTable) -> None:
-    """Refuse a table with families, or with annotations that were not observed."""
+    """Raise an error if a table has families, or annotations that were not observed."""
     require_annotators(table, "a store")
     if table.groups is not None:
         raise AnnotationError(
@@ -216,7 +216,7 @@ def shards_of(table: AnnotationTable, size: int) -> Iterator[Shard]:
 
 
 def cuts(start: IntArray, size: int) -> list[tuple[int, int]]:
-    """Bounds of runs of whole instances with about ``size`` annotations each."""
+    """Return the bounds of runs of whole instances with about ``size`` annotations each."""
     n = len(start) - 1
     if not n:
         return []
@@ -226,7 +226,7 @@ def cuts(start: IntArray, size: int) -> list[tuple[int, int]]:
 
 
 def checksum(place: Path) -> int:
-    """CRC-32 of a file."""
+    """Return the CRC-32 of a file."""
     found = 0
     with place.open("rb") as file:
         while block := file.read(BLOCK):
@@ -235,7 +235,7 @@ def checksum(place: Path) -> int:
 
 
 def is_store(path: PathLike) -> bool:
-    """Whether a path, or a URL, is a folder with the manifest of a store."""
+    """Return whether a path, or a URL, is a folder with the manifest of a store."""
     url = remote.url_of(path)
     if url is not None:
         return remote.exists(f"{url.rstrip('/')}/{MANIFEST}")

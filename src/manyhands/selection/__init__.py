@@ -1,4 +1,4 @@
-"""Choosing among models without gold: predictions for instances that a model has not seen."""
+"""Choice among models without gold labels, by out-of-fold predictions."""
 
 from manyhands.fitting.folds import deal_instances, instance_units
 from manyhands.selection.cross_prediction import CrossPrediction, cross_predict

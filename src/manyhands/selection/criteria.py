@@ -1,4 +1,4 @@
-"""Criteria by which `manyhands.select` compares predictions, and what makes them doubtful."""
+"""Criteria by which `manyhands.select` compares predictions, and reasons to doubt them."""
 
 from __future__ import annotations
 
@@ -26,43 +26,46 @@ from manyhands.training.progress import GUARD
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 Values = Callable[[IntArray], FloatArray]
-"""Predicted class codes (n_instances,) to the criterion's values (n_instances,); NaN: no votes."""
+"""Function from predicted class codes (n_instances,) to the criterion of each instance
+(n_instances,); NaN where there are no votes."""
 
 CRITERIA = ("agreement", "balanced", "information")
 
 TIED = 1.0
-"""Standard errors behind the best up to which a candidate counts as tied."""
+"""A candidate whose score is at most so many standard errors below the best counts as tied."""
 
-PARTED = 1.5
-"""Standard errors by which agreement and information prefer opposite candidates at an alarm."""
+CONTRADICTION = 1.5
+"""Standard errors by which agreement and information must prefer opposite candidates for a
+warning."""
 
 FEW_INSTANCES = 200
-"""Number of annotated instances below which agreement tells little."""
+"""Number of annotated instances below which agreement is too noisy to choose a model."""
 
-GOLD_TO_SETTLE = 29
-"""Gold labels on which exactly one of two models is right that tell which is better.
+DECIDING_GOLD_LABELS = 29
+"""Number of gold labels, each right for exactly one of two models, that show which one is better.
 
-If one is right on three of four of them, a two-sided sign test at 5 % finds it with power 80 %:
-((1.96 / 2 + .84 sqrt(.75 * .25)) / .25)^2 = 28.9.
+If the better model is right on three out of four of them, a two-sided sign test at 5 % detects it
+with power 80 %: ((1.96 / 2 + .84 sqrt(.75 * .25)) / .25)^2 = 28.9.
 """
 
 ROUND_PARAMETERS = frozenset({"n_rounds", "n_iterations", "em_max_iter", "em_every"})
-"""Counts of rounds; so are an aggregator's ``max_iter`` and some classifiers' ``max_epochs``."""
+"""Parameters that are numbers of rounds. An aggregator's ``max_iter`` is one, too, and so is
+``max_epochs`` of classifiers that run EM."""
 
-EARLY = (
-    "agreement rewards early rounds, which repeat the crowd's shared mistakes, so it cannot choose "
-    "their number"
+NO_CHOICE_OF_ROUNDS = (
+    "agreement favours early rounds, because they repeat the crowd's shared mistakes, so it cannot "
+    "choose the number of rounds"
 )
 
 PRIORS = frozenset({"class_prior", "prior"})
-"""Parameters that set the shares of the classes."""
+"""Parameters that set the class prior."""
 
-TRIVIAL = frozenset({"random_state", "verbose", "device"})
-"""Parameters that make no other candidate."""
+NO_DIFFERENCE = frozenset({"random_state", "verbose", "device"})
+"""Parameters that do not make two candidates different methods."""
 
 
 def check_options(named: Mapping[str, Any], criterion: str, epochs: str, average: int) -> None:
-    """Refuse values of `manyhands.select`'s parameters that it does not know."""
+    """Raise an error for unknown values of the parameters of `manyhands.select`."""
     if criterion not in CRITERIA:
         raise AnnotationError(f"criterion={criterion!r} is unknown; use one of {list(CRITERIA)}")
     if epochs not in ("guarded", "last"):
@@ -75,7 +78,7 @@ def check_options(named: Mapping[str, Any], criterion: str, epochs: str, average
 
 
 def make_criterion(name: str, table: AnnotationTable, posterior: FloatArray) -> Values:
-    """Make the function that rates predicted classes.
+    """Return the function that computes a criterion from predicted classes.
 
     Parameters
     ----------
@@ -83,18 +86,18 @@ def make_criterion(name: str, table: AnnotationTable, posterior: FloatArray) -> 
         (A + B) / 2, macro recall against majority votes, or mutual information with the votes.
     table : AnnotationTable
     posterior : array of shape (n_instances, n_classes)
-        The Dawid-Skene posterior, for B.
+        The Dawid-Skene posterior, which B needs.
 
     Returns
     -------
     callable (codes) -> array of shape (n_units,)
-        What the mean of is the score of predicted class codes, one value a unit of resampling.
+        One value per unit of resampling; their mean is the score of the predicted codes.
     """
     if name == "balanced":
         return lambda codes: vote_recall(table.classes[codes], table, average=False)
     if name == "information":
         return lambda codes: vote_information(table.classes[codes], table, average=False)
-    # A and B are sums over instances of what the predicted class is worth there.
+    # A and B are sums over instances of a score of the predicted class.
     worth = np.column_stack(
         [_agreement(np.full(table.n_instances, c), table, posterior) for c in table.classes]
     )
@@ -108,7 +111,7 @@ def _agreement(predicted: AnyArray, table: AnnotationTable, posterior: FloatArra
 
 
 def guarded_epoch(epochs: IntArray, values: Values) -> int | None:
-    """The epoch (from 1) with the highest criterion, if the last is behind by z > 1.
+    """Return the epoch with the highest criterion if it is better than the last one by z > 1.
 
     Parameters
     ----------
@@ -119,7 +122,7 @@ def guarded_epoch(epochs: IntArray, values: Values) -> int | None:
     Returns
     -------
     int or None
-        None: keep the last epoch.
+        The epoch, from 1; None: keep the last one.
     """
     rated = np.stack([values(codes) for codes in epochs])
     best = int(np.nanmean(rated, axis=1).argmax())
@@ -131,10 +134,10 @@ def guarded_epoch(epochs: IntArray, values: Values) -> int | None:
 def earliest_epoch(
     epochs: IntArray, folds: IntArray, table: AnnotationTable
 ) -> tuple[int, IntArray]:
-    """The epoch that ``max_epochs="auto"`` chooses by all folds, and predictions to rate it by.
+    """Return the epoch that ``max_epochs="auto"`` chooses by all folds, and honest predictions.
 
-    Each fold is rated after the epoch that the *others* choose: the best of many epochs looks
-    better than it is.
+    The predictions of each fold are those after the epoch that the *other* folds choose, because
+    the best of many epochs looks better than it is.
 
     Parameters
     ----------
@@ -146,8 +149,9 @@ def earliest_epoch(
     Returns
     -------
     epoch : int
-        From 1.
+        Number of the epoch, from 1.
     codes : integer array of shape (n_instances,)
+        Predicted class codes, to rate the candidate by.
     """
     shares = row_shares(vote_weights(table.observed))
     codes = np.empty_like(epochs[0])
@@ -158,7 +162,7 @@ def earliest_epoch(
 
 
 def may_be_shortened(model: Any) -> bool:
-    """Whether agreement may shorten a training: it has epochs, which are no rounds of EM."""
+    """Return whether agreement may choose the number of epochs: epochs that are no EM rounds."""
     epochs = model.get_params(deep=False).get("max_epochs")
     return isinstance(epochs, Integral) and not _in_rounds(model)
 
@@ -169,17 +173,18 @@ def _in_rounds(model: Any) -> bool:
 
 
 def refuse_rounds(candidates: Mapping[str, Any]) -> list[str]:
-    """Refuse candidates that differ in rounds, or warn of them; warn of differing priors.
+    """Raise an error if candidates differ in rounds alone; warn of differing rounds and priors.
 
     Returns
     -------
     list of str
-        Warnings.
+        Texts of the warnings.
 
     Raises
     ------
     AnnotationError
-        If two candidates differ in rounds of EM or self-training, and otherwise at most in priors.
+        If two candidates differ in rounds of EM or self-training, and otherwise at most in the
+        class prior.
     """
     warnings = []
     described = {name: _described(model) for name, model in candidates.items()}
@@ -191,27 +196,27 @@ def refuse_rounds(candidates: Mapping[str, Any]) -> list[str]:
         if rounds and others <= PRIORS:
             raise AnnotationError(
                 f"candidates {one!r} and {other!r} differ only in {', '.join(sorted(differing))}: "
-                f"{EARLY}; give one of the two"
+                f"{NO_CHOICE_OF_ROUNDS}; give only one of the two"
             )
         if others and others <= PRIORS:
             warnings.append(
-                f"{one} and {other} differ only in the class prior, which agreement cannot choose: "
-                "it prefers the prior of the crowd's mistakes; decide between the two by what you "
-                "know of the classes' shares"
+                f"{one} and {other} differ only in the class prior, which agreement cannot choose, "
+                "because it favours the class shares that the crowd's mistakes produce; decide "
+                "between the two by what you know about the shares of the classes"
             )
         elif rounds:
             warnings.append(
-                f"{one} and {other} differ in {', '.join(sorted(rounds))} beside other parameters: "
-                f"{EARLY}; compare them with the same number"
+                f"{one} and {other} differ in {', '.join(sorted(rounds))} besides other "
+                f"parameters: {NO_CHOICE_OF_ROUNDS}; compare them with the same number"
             )
     return warnings
 
 
-def holds_shares(model: Any) -> bool:
-    """Whether a candidate holds class shares of its own, not those that the crowd suggests.
+def has_own_class_prior(model: Any) -> bool:
+    """Return whether a candidate has a class prior that is not estimated from the annotations.
 
-    A candidate says so by its parameter ``class_prior`` or ``prior``, or that of a classifier
-    within it, if the value is not "estimated". Priors of an ``aggregator`` do not count.
+    That is the case if its parameter ``class_prior`` or ``prior``, or that of a classifier within
+    it, is set to anything but "estimated". Priors of an ``aggregator`` do not count.
     """
     return any(
         key.rpartition("__")[2] in PRIORS
@@ -225,18 +230,24 @@ def holds_shares(model: Any) -> bool:
 def choose_among(
     behind: Mapping[str, float], holding: Collection[str]
 ) -> tuple[str, str | None, list[str]]:
-    """The best candidate; among tied ones, the first that agreement is known to underrate.
+    """Choose the best candidate; a tie goes to one whose class prior agreement underrates.
 
-    Agreement prefers the class shares of the crowd's mistakes. So its verdict counts against
-    candidates that hold other shares only where it is clear.
+    Agreement favours the class shares that the crowd's mistakes produce. A candidate with a class
+    prior of its own therefore loses only if it is clearly worse.
 
     Parameters
     ----------
     behind : dict of name to float
-        Standard errors behind the highest score, the highest first.
-    holding : collection of str, the candidates that hold class shares
+        Standard errors below the highest score, in decreasing order of scores.
+    holding : collection of str
+        The candidates with a class prior of their own.
 
-    Returns the choice, why it has not the highest score (or None), and warnings.
+    Returns
+    -------
+    choice : str
+    reason : str or None
+        Why the choice does not have the highest score, if so.
+    warnings : list of str
     """
     first, held = next(iter(behind)), [name for name in behind if name in holding]
     if not held or first in held:
@@ -244,22 +255,23 @@ def choose_among(
     tied = next((name for name in held if behind[name] <= TIED), None)  # Not always the first.
     if tied is not None:
         reason = (
-            f"{first} has the higher score (by z = {behind[tied]:.2f}), but {tied} holds class "
-            "shares of its own (class_prior or prior), which agreement disfavours: it prefers "
-            "those of the crowd's mistakes. So a tie goes to it"
+            f"{first} has the higher score (by z = {behind[tied]:.2f}), but {tied} has a class "
+            "prior of its own (class_prior or prior). Agreement favours the class shares that the "
+            "crowd's mistakes produce, so a tie goes to the prior"
         )
         return tied, reason, []
     shown = ", ".join(f"{name} (z = {behind[name]:.2f})" for name in held)
     warning = (
-        "agreement disfavours candidates that hold class shares of their own (class_prior or "
-        "prior), because it prefers those of the crowd's mistakes; behind the best for that or "
-        f"other reasons: {shown}. If you believe in their shares, compare them by some gold labels"
+        "agreement underrates candidates with a class prior of their own (class_prior or prior), "
+        "because it favours the class shares that the crowd's mistakes produce. Behind the best "
+        f"for that or other reasons: {shown}. If you trust their priors, compare the candidates by "
+        "some gold labels"
     )
     return first, None, [warning]
 
 
 def _described(model: Any) -> dict[str, str]:
-    """The class and every parameter, as digests."""
+    """Return the class and every parameter of a model, as digests."""
     parameters = model.get_params(deep=True)
     # The fields of a protocol are listed, whether one was given or not.
     parameters = {k: v for k, v in parameters.items() if k.rpartition("__")[2] != "protocol"}
@@ -270,26 +282,26 @@ def _described(model: Any) -> dict[str, str]:
 
 
 def _outline(value: Any, listed: set[int]) -> Any:
-    """A parameter without the parameters of the objects in it, which are listed themselves."""
+    """Return a parameter without the parameters of nested objects, which are listed separately."""
     if isinstance(value, list | tuple):
         return [_outline(part, listed) for part in value]
     return type(value) if id(value) in listed else value
 
 
 def _differing(first: Mapping[str, str], second: Mapping[str, str]) -> set[str]:
-    """Parameters in which two differ; where an object is of another class, that alone counts."""
+    """Return the parameters that differ; of nested objects that differ in class, the class."""
     keys = {key for key in {*first, *second} if first.get(key) != second.get(key)}
     return {
         key
         for key in keys
-        if key.rpartition("__")[2] not in TRIVIAL
+        if key.rpartition("__")[2] not in NO_DIFFERENCE
         and (key == "class" or "class" not in keys)
         and not any(key.startswith(f"{owner}__") for owner in keys)
     }
 
 
 def _counts_of_rounds(model: Any) -> set[str]:
-    """Parameters of a model, and of the objects in it, that count rounds."""
+    """Return the parameters of a model, and of the objects in it, that count rounds."""
     parameters = {"": model, **model.get_params(deep=True)}
     return {
         key
@@ -303,19 +315,19 @@ def _counts_of_rounds(model: Any) -> set[str]:
 def _digest(value: Any) -> str:
     try:
         return str(joblib.hash(value))
-    except Exception:  # What cannot be pickled equals nothing but itself.
+    except Exception:  # Objects that cannot be pickled are equal to themselves only.
         return str(id(value))
 
 
-class Parting(NamedTuple):
-    """Two candidates that agreement and information order in opposite ways.
+class Contradiction(NamedTuple):
+    """Two candidates that agreement and information rank in opposite order.
 
     Attributes
     ----------
     agreeing, informing : str
-        Which of the two agreement prefers, and which information.
+        The candidate that agreement prefers, and the one that information prefers.
     agreement_z, information_z : float
-        Standard errors by which they do.
+        Standard errors by which each criterion prefers its candidate.
     """
 
     agreeing: str
@@ -324,14 +336,14 @@ class Parting(NamedTuple):
     information_z: float
 
 
-def find_parting(
+def find_contradiction(
     predicted: Mapping[str, IntArray], table: AnnotationTable, posterior: FloatArray
-) -> Parting:
-    """Find how agreement and information contradict each other on whom to choose.
+) -> Contradiction:
+    """Find the two candidates on which agreement and information contradict each other most.
 
-    Agreement prefers who repeats a mistake that most annotators share; information does not. Of
-    candidates that are tied by the one, and those tied by the other, the pair on which the two
-    contradict each other most clearly. A pair is as clear as the smaller of its two z.
+    Agreement favours a model that repeats a mistake shared by most annotators; information does
+    not. One candidate is among the best by agreement, the other among the best by information. A
+    contradiction is as clear as the smaller of its two z.
 
     Parameters
     ----------
@@ -342,7 +354,7 @@ def find_parting(
 
     Returns
     -------
-    Parting
+    Contradiction
     """
     rated = [
         {name: rate(codes) for name, codes in predicted.items()}
@@ -351,7 +363,7 @@ def find_parting(
     agreement, information = rated
     return max(
         (
-            Parting(
+            Contradiction(
                 one,
                 other,
                 paired_z(agreement[one] - agreement[other]),
@@ -364,34 +376,39 @@ def find_parting(
 
 
 def _tied(values: Mapping[str, FloatArray]) -> list[str]:
-    """Candidates that a criterion does not tell from its best."""
+    """Return the candidates that are tied with the best by a criterion."""
     best = max(values.values(), key=np.nanmean)
     return [name for name, each in values.items() if paired_z(best - each) <= TIED]
 
 
-def _clearness(pair: Parting) -> float:
+def _clearness(pair: Contradiction) -> float:
     return min(pair.agreement_z, pair.information_z)
 
 
 def doubts(
     predicted: Mapping[str, IntArray], chosen: str, table: AnnotationTable, posterior: FloatArray
 ) -> list[str]:
-    """Reasons to doubt the choice of a candidate; parameters as those of `find_parting`."""
+    """Return the reasons to doubt the choice of a candidate.
+
+    The parameters are those of `find_contradiction`, and the chosen candidate.
+    """
     warnings = []
     annotated = table.annotations_per_instance() > 0
     if annotated.sum() < FEW_INSTANCES:
         warnings.append(
-            f"only {annotated.sum()} instances have annotations; below {FEW_INSTANCES}, agreement "
-            "tells little about which candidate is better"
+            f"only {annotated.sum()} instances have annotations; with fewer than {FEW_INSTANCES}, "
+            "agreement is too noisy to show which candidate is better"
         )
-    pair = find_parting(predicted, table, posterior)
-    if _clearness(pair) > PARTED and chosen != pair.informing:
-        warnings.append(_parted(pair, predicted, table))
+    pair = find_contradiction(predicted, table, posterior)
+    if _clearness(pair) > CONTRADICTION and chosen != pair.informing:
+        warnings.append(_describe_contradiction(pair, predicted, table))
     return warnings
 
 
-def _parted(pair: Parting, predicted: Mapping[str, IntArray], table: AnnotationTable) -> str:
-    """Name the two, the classes on which they differ, and what would settle it."""
+def _describe_contradiction(
+    pair: Contradiction, predicted: Mapping[str, IntArray], table: AnnotationTable
+) -> str:
+    """Describe a contradiction: both candidates, the classes concerned, and what would decide."""
     one, other = pair.agreeing, pair.informing
     pairs = np.column_stack([predicted[one], predicted[other]])
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
@@ -403,10 +420,10 @@ def _parted(pair: Parting, predicted: Mapping[str, IntArray], table: AnnotationT
         for k in top
     )
     return (
-        f"agreement prefers {one} to {other} (z = {pair.agreement_z:.2f}), and information {other} "
-        f"to {one} (z = {pair.information_z:.2f}), so most annotators may share a mistake, which "
-        "agreement rewards, or neglect a class; or both are hardly trained. The two differ on "
-        f"{len(pairs):,} instances: {shown}. Before you choose, get gold labels of such instances, "
-        f"drawn at random, until on {min(GOLD_TO_SETTLE, len(pairs))} of them exactly one of the "
-        "two is right"
+        f"agreement prefers {one} to {other} (z = {pair.agreement_z:.2f}), but information prefers "
+        f"{other} to {one} (z = {pair.information_z:.2f}). Most annotators may share a mistake, "
+        "which agreement rewards, or neglect a class; or both models are hardly trained. The two "
+        f"differ on {len(pairs):,} instances: {shown}. Before you choose, get gold labels of a "
+        "random sample of these instances, until exactly one of the two is right on "
+        f"{min(DECIDING_GOLD_LABELS, len(pairs))} of them"
     )

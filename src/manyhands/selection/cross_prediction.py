@@ -1,4 +1,4 @@
-"""Out-of-fold prediction: every instance by a model that saw neither it nor its annotations."""
+"""Out-of-fold prediction of every instance by a model that was not trained on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from manyhands.typing import FloatArray, IntArray
 
 
 class CrossPrediction(NamedTuple):
-    """What `cross_predict` returns.
+    """Out-of-fold predictions, the result of `cross_predict`.
 
     Attributes
     ----------
@@ -42,14 +42,14 @@ class CrossPrediction(NamedTuple):
     folds : integer array of shape (n_instances,)
         Fold of each instance, from 0: model k was not trained on the instances of fold k.
     estimators : list of n_folds fitted estimators, or None
-        The models of the folds, if they were asked for.
+        The models of the folds, if ``return_estimators`` is set.
     epochs : integer array of shape (n_epochs, n_instances), or None
-        The most probable classes (codes of the table's classes) after every epoch, if they were
-        asked for and the estimator is one network trained in one stage. Folds that were trained
-        for more epochs than others are cut at the end.
+        The most probable classes (codes of the table's classes) after every epoch, if
+        ``return_epochs`` is set and the estimator is one network trained in one stage. There are as
+        many epochs as in the fold with the fewest.
     seconds : float
-        Time spent on training and predicting, summed over the folds, those of an earlier call
-        included.
+        Seconds of training and prediction, summed over the folds, including those of an earlier
+        call.
     """
 
     proba: FloatArray
@@ -75,55 +75,56 @@ def cross_predict(
 ) -> CrossPrediction:
     """Predict every instance by a model trained on the other folds of instances.
 
-    An instance leaves with its features and all its annotations. Compare the result with the
-    annotations by `manyhands.metrics.vote_agreement` and its neighbours.
+    A left-out instance is left out with its features and all its annotations. Compare the result
+    with the annotations by `manyhands.metrics.vote_agreement` and similar functions.
 
     Parameters
     ----------
     estimator : classifier
-        With ``fit(X, table)`` and ``predict_proba``; a pipeline that ends in one, too. It is
-        cloned, never fitted in place.
+        An estimator with ``fit(X, table)`` and ``predict_proba``, or a pipeline that ends in one.
+        It is cloned, never fitted in place.
     X : as in ``fit``
     y : AnnotationTable (matched with X by id), or array of shape (n_samples, n_annotators)
         Instances without annotations are predicted like the others.
     cv : int >= 2, integer array of shape (n_samples,), or splitter, default=5
-        Number of folds, or the fold of every instance, from 0. Folds hold about the same share of
-        each class by most votes; where possible, no annotator has all annotations in one. They
-        depend on the data, ``groups`` and ``random_state``, not on the estimator, so that
-        candidates can be compared instance by instance. `InstanceKFold` stratifies by other labels.
-        A splitter of scikit-learn is given the classes with most votes as y.
+        Number of folds, or the fold of every instance, from 0. Folds have about the same share of
+        each class by majority vote, and where possible no annotator has all annotations in one
+        fold. They depend on the data, ``groups`` and ``random_state``, not on the estimator, so
+        that candidates can be compared instance by instance. `InstanceKFold` stratifies by other
+        labels. A splitter of scikit-learn gets the majority votes as y.
     groups : None, "equal_rows" or sequence of shape (n_samples,), default=None
-        Instances that stay together, beside those with the same id; see `instance_units`.
+        Groups of instances that stay together; those with the same id always do. See
+        `instance_units`.
     random_state : int, RandomState or None, default=0
         Seeds the folds and every unset ``random_state`` within the estimator, differently in each
         fold.
     n_jobs : int or None, default=None
-        Folds trained at once, in processes of joblib; None is 1 unless a ``joblib`` context says
-        otherwise, -1 is all cores.
+        Number of folds that are trained at the same time, in processes of joblib; None is 1 unless
+        a ``joblib`` context sets another number, -1 is all cores.
     folder : str, Path or None, default=None
-        Each fold's probabilities are written there, atomically, when they are known, in a file
-        whose name holds a digest of all that decides them: the estimator's parameters (but
-        ``device`` and ``verbose``), X, y, the folds and the seed. A later call with the same of
-        these reads the file instead of training. Several calls may share a folder.
+        Folder for the probabilities of each finished fold. The file's name holds a digest of
+        everything that determines them: the estimator's parameters (except ``device`` and
+        ``verbose``), X, y, the folds and the seed. A later call with the same inputs reads the file
+        instead of training. Several calls may share a folder.
     return_estimators : bool, default=False
         Keep the models of the folds, such as for `AveragedCrowdClassifier.of_fitted`. With
         ``folder``, they are saved there and loaded again, so they need ``save``.
     return_epochs : bool, default=False
-        Predict the left-out instances after every epoch, too. The training stays as it is.
+        Also predict the left-out instances after every epoch. This does not affect the training.
     verbose : int, default=0
         1 shows a progress bar of folds.
 
     Returns
     -------
     CrossPrediction
-        ``proba``, ``folds`` and ``estimators``.
+        With ``proba``, ``folds``, ``estimators``, ``epochs`` and ``seconds``.
 
     Raises
     ------
     AnnotationError
-        If X and y do not match or cannot be learnt from, ``cv`` or ``groups`` is unusable, the
-        estimator has a ``checkpoint`` (all folds would write one file), or ``folder`` is given
-        without an integer ``random_state``.
+        If X and y do not match or cannot be learnt from, ``cv``, ``groups`` or ``n_jobs`` is
+        unusable, the estimator lacks a method or has a ``checkpoint`` (all folds would write one
+        file), or ``folder`` is given without an integer ``random_state``.
     ModelFolderError
         If a file of the folder cannot be read.
     WriteError
@@ -162,7 +163,7 @@ def cross_predict(
 
 
 def _all_epochs(results: list[_Done], folds: IntArray) -> IntArray | None:
-    """Put the folds' predictions after every epoch together; None if a fold has none."""
+    """Join the folds' predictions after every epoch; None if a fold has none."""
     n_epochs = min(0 if done.epochs is None else len(done.epochs) for done in results)
     if not n_epochs:
         return None
@@ -193,7 +194,7 @@ def _check_estimator(estimator: Any, random_state: Any, folder: Any, keep: bool)
 
 
 def check_seed(random_state: Any) -> None:
-    """Refuse a seed that another run would not repeat; called where there is a folder."""
+    """Raise an error unless the seed is an integer, so that a resumed run repeats its draws."""
     if not isinstance(random_state, Integral):
         raise AnnotationError(
             f"folder needs an integer random_state, got {random_state!r}: a resumed run must "
@@ -201,11 +202,11 @@ def check_seed(random_state: Any) -> None:
         )
 
 
-# -- the folds' trainings -------------------------------------------------------------------------
+# -- training of the folds ------------------------------------------------------------------------
 
 
 class _Wanted(NamedTuple):
-    """What is wanted beside the probabilities."""
+    """Results to return besides the probabilities."""
 
     models: bool
     epochs: bool
@@ -213,7 +214,7 @@ class _Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class _Task:
-    """One fold: what to train, on what, and where the result is kept."""
+    """The training of one fold: the estimator, the data, and the file of the result."""
 
     fold: int
     estimator: Any
@@ -252,7 +253,7 @@ def _tasks(
 
 
 def _digest(estimator: Any, X: Any, table: AnnotationTable, folds: IntArray, seed: int) -> str:
-    """Digest of all that decides the probabilities."""
+    """Return a digest of everything that determines the probabilities."""
     parameters = {
         name: type(value).__qualname__ if hasattr(value, "get_params") else value
         for name, value in estimator.get_params().items()
@@ -274,7 +275,7 @@ def _digest(estimator: Any, X: Any, table: AnnotationTable, folds: IntArray, see
 
 
 def _run(tasks: list[_Task], n_jobs: int | None, verbose: int) -> Iterator[_Done]:
-    """Yield the folds as they are done; those of an earlier call first."""
+    """Yield finished folds, first those that an earlier call has finished."""
     bar = ProgressBar(type(tasks[0].estimator).__name__) if verbose else None
     kept = [done for done in map(_read, tasks) if done is not None]
     missing = [task for task in tasks if task.fold not in {done.fold for done in kept}]
@@ -322,7 +323,7 @@ def _can_follow(task: _Task) -> bool:
 
 
 def _epochs(model: Any, followed: Followed, table: AnnotationTable) -> IntArray | None:
-    """Predictions after every epoch, (n_epochs, n), if the model is one network of one stage."""
+    """Return the predictions after every epoch, (n_epochs, n); None if there are several stages."""
     history = getattr(model, "history_", None) or []
     stages = {row.get("stage") for row in history}
     if not followed.codes or len(followed.codes) != len(history) or len(stages) != 1:
@@ -331,20 +332,20 @@ def _epochs(model: Any, followed: Followed, table: AnnotationTable) -> IntArray 
 
 
 def _in_order(model: Any, given: Any, table: AnnotationTable) -> FloatArray:
-    """Probabilities with one column per class of the table; a class never seen gets 0."""
+    """Return probabilities with a column for each class of the table; an unknown class gets 0."""
     proba = np.zeros((len(given), table.n_classes))
     proba[:, _class_codes(model, table)] = given
     return proba
 
 
 def _class_codes(model: Any, table: AnnotationTable) -> IntArray:
-    """Codes of the model's classes among the table's."""
+    """Return the codes of the model's classes among the table's."""
     values = as_values(model.classes_)
     return encode(values, table.classes, argument="classes_", vocabulary_name="y's classes")[0]
 
 
 def _read(task: _Task) -> _Done | None:
-    """Read what an earlier call wrote about the fold, if all that is wanted is there."""
+    """Read the result of an earlier call for this fold; None unless it is there and complete."""
     path = task.path
     if path is None or not path.exists():
         return None
@@ -358,7 +359,7 @@ def _read(task: _Task) -> _Done | None:
             seconds = float(content["seconds"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ModelFolderError(
-            f"{str(path)!r} cannot be read ({error}); remove it, and the fold is trained again"
+            f"{str(path)!r} cannot be read ({error}); remove it to train the fold again"
         ) from error
     if task.wanted.epochs and epochs is None:
         return None
@@ -366,7 +367,7 @@ def _read(task: _Task) -> _Done | None:
     if proba.shape != expected:
         raise ModelFolderError(
             f"{str(path)!r} holds probabilities of shape {proba.shape} where {expected} was "
-            "expected; remove it, and the fold is trained again"
+            "expected; remove it to train the fold again"
         )
     if epochs is not None and not (task.wanted.epochs and len(epochs)):
         epochs = None

@@ -1,4 +1,4 @@
-"""What `manyhands.select` returns: one row per candidate, the choice, and what to doubt in it."""
+"""Results of `manyhands.select`: a row per candidate, the choice, and reasons to doubt it."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ HEADINGS = {
 
 @dataclass(frozen=True)
 class CandidateScore:
-    """One candidate, judged by its predictions out of fold.
+    """Scores of one candidate, from its out-of-fold predictions.
 
     Attributes
     ----------
     candidate : str
     score, error_of_score : float or None
-        The criterion, and its standard error over instances. None if training failed, as for all
-        figures.
+        The criterion, and its standard error over instances. All numbers are None if training
+        failed.
     z : float or None
-        How far the candidate is behind the highest score: the mean paired difference of the
-        criterion by its standard error. The highest has 0; those up to 1 are tied with it.
+        Distance to the highest score: the mean paired difference of the criterion, divided by its
+        standard error. The highest score has 0; candidates with at most 1 are tied with it.
     agreement, corrected, information : float or None
         `manyhands.metrics.vote_agreement` (A), `corrected_vote_agreement` (B) and
         `vote_information` (MI, in nats).
     estimate, low, high : float or None
-        `manyhands.metrics.estimate_accuracy`.
+        Estimated accuracy and its interval; see `manyhands.metrics.estimate_accuracy`.
     epoch : int or None
-        Number of epochs if training was shortened or `select` found the number; else None.
+        Number of epochs, if `select` chose it; else None.
     seconds : float or None
-        Time spent on training and predicting, summed over the folds.
+        Seconds of training and prediction, summed over the folds.
     error : str or None
-        Why there are no figures.
+        Why training failed, if it did.
     """
 
     candidate: str
@@ -69,7 +69,7 @@ class CandidateScore:
 
 
 class CandidateTable(BaseScoreTable[CandidateScore]):
-    """The candidates, highest score first; those that could not be trained are last."""
+    """The candidates in decreasing order of scores; those that could not be trained come last."""
 
     _row = CandidateScore
     _headings = HEADINGS
@@ -91,18 +91,20 @@ class Selection:
     best_ : str
         Name of the chosen candidate: the one with the highest score, or tied with it.
     estimator_ : fitted classifier
-        The fold models of the best candidates, averaged (an `AveragedCrowdClassifier`), or what
-        ``refit`` asked for.
+        The average of the fold models of the best candidates (an `AveragedCrowdClassifier`); with
+        ``refit=True``, the best candidates fitted to all instances.
     oof_proba_ : array of shape (n_instances, n_classes)
-        Probabilities out of fold, by the best candidate, or the mean of the best ``average``.
+        Out-of-fold probabilities of the best candidate, or the mean over the best ``average``.
     table_ : CandidateTable
+        One `CandidateScore` per candidate.
     tied_ : list of str
-        Candidates with z <= 1, the chosen one first: the annotations do not tell them apart.
+        Candidates with z <= 1, the chosen one first; the annotations do not show which is better.
     warnings_ : list of str
         Reasons to doubt the choice.
     criterion_ : str
+        Name of the criterion.
     reason_ : str or None
-        Why the chosen candidate is not the one with the highest score.
+        Why the chosen candidate does not have the highest score, if so.
     """
 
     best_: str
@@ -135,7 +137,7 @@ class Selection:
 
 
 def never_predicted(codes: IntArray, table: AnnotationTable) -> list[str]:
-    """Say which classes that have annotations are never predicted."""
+    """Return a warning of annotated classes that are never predicted, if there are any."""
     counts = np.bincount(table.observed.label, minlength=table.n_classes)
     missing = np.setdiff1d(np.flatnonzero(counts), codes)
     if not len(missing):

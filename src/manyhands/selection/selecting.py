@@ -40,7 +40,7 @@ from manyhands.selection.criteria import (
     doubts,
     earliest_epoch,
     guarded_epoch,
-    holds_shares,
+    has_own_class_prior,
     make_criterion,
     may_be_shortened,
     refuse_rounds,
@@ -63,7 +63,7 @@ SHORT_LIST = (
     "AggregatedClassifier",
     "DoctorNetClassifier",
 )
-"""Candidates if none are given: quick, and unlike one another."""
+"""Default candidates: quick methods that differ from one another."""
 
 
 def select(
@@ -82,12 +82,13 @@ def select(
     folder: str | Path | None = None,
     verbose: int = 0,
 ) -> Selection:
-    """Choose among classifiers without gold labels, and estimate how accurate the choice is.
+    """Choose among classifiers without gold labels, and estimate the accuracy of the choice.
 
-    Every candidate predicts every instance by a model that saw neither the instance nor its
-    annotations (`cross_predict`). Chosen is the candidate whose predictions agree best with them,
-    or a tied one that holds class shares (a ``class_prior`` or ``prior`` other than "estimated"):
-    agreement prefers the shares of the crowd's mistakes. Its fold models are averaged.
+    Every candidate predicts every instance by a model that was trained neither on the instance nor
+    on its annotations (`cross_predict`). The candidate whose predictions agree best with the
+    annotations is chosen. A tie goes to a candidate with a class prior of its own (a
+    ``class_prior`` or ``prior`` other than "estimated"), because agreement favours the class shares
+    that the crowd's mistakes produce. The fold models of the chosen candidate are averaged.
 
     Parameters
     ----------
@@ -97,20 +98,21 @@ def select(
     X : as in ``fit``
     y : AnnotationTable (matched with X by id), or array of shape (n_samples, n_annotators)
     cv, groups, n_jobs, folder
-        As in `cross_predict`. With a folder, an interrupted call goes on where it stopped.
+        As in `cross_predict`. With a folder, a repeated call continues where an interrupted one
+        stopped.
     criterion : {"agreement", "balanced", "information"}, default="agreement"
         "agreement": the mean of `vote_agreement` (A) and `corrected_vote_agreement` (B).
         "balanced": `vote_recall` against majority votes, in place of balanced accuracy.
-        "information": `vote_information` (MI): a shared mistake of most annotators does not deceive
-        it, but it cannot tell two swapped classes.
+        "information": `vote_information` (MI). A mistake that most annotators share does not
+        deceive it, but it cannot detect that two classes are swapped.
     epochs : {"guarded", "last"}, default="guarded"
-        "guarded": train for fewer epochs if that is better by paired z > 1; the shorter training is
-        run, and must be better itself. With "auto" as ``max_epochs``, the number is found as a fit
-        finds it, by agreement, but once for all folds. Both concern candidates that are one network
-        trained in one stage, whose epochs are no rounds of EM. "last", and the others: every fold's
-        fit goes by ``max_epochs``.
+        "guarded": train for fewer epochs if that is better by a paired z > 1; the shorter training
+        is run, and must be better itself. If ``max_epochs`` is "auto", the number of epochs is
+        chosen by agreement, as in a fit, but once for all folds. Both apply to candidates that are
+        one network trained in one stage, without EM. With "last", and for all other candidates, the
+        fit of every fold follows ``max_epochs``.
     average : int, default=1
-        Number of best candidates that are averaged; the table speaks of each alone.
+        Number of best candidates that are averaged; the table still lists each one by itself.
     refit : bool, default=False
         False: average the fold models. True: train the best candidates again on all instances.
     random_state : int, RandomState or None, default=0
@@ -121,27 +123,30 @@ def select(
     Returns
     -------
     Selection
-        ``best_``, ``estimator_``, ``oof_proba_``, ``table_``, ``tied_``, ``warnings_``.
+        With ``best_``, ``estimator_``, ``oof_proba_``, ``table_``, ``tied_``, ``warnings_``.
 
     Raises
     ------
-    AnnotationError, ModelFolderError, WriteError
-        As in `cross_predict`, of which every candidate's fits are made; if two candidates differ
-        only in rounds of EM, which agreement cannot choose, or no candidate can be trained.
+    AnnotationError
+        As in `cross_predict`; if ``criterion``, ``epochs`` or ``average`` is unknown; if two
+        candidates differ only in rounds of EM, which agreement cannot choose; or if no candidate
+        can be trained.
+    ModelFolderError, WriteError
+        As in `cross_predict`.
 
     Warns
     -----
     ModelChoiceWarning
-        If there are fewer than 200 annotated instances; agreement and information clearly prefer
-        opposite ones of two candidates (most annotators may share a mistake); a class is never
-        predicted; candidates differ only in the class prior, or those that hold class shares are
-        behind; a candidate fails.
+        If there are fewer than 200 annotated instances; if agreement and information clearly rank
+        two candidates in opposite order (most annotators may share a mistake); if a class is never
+        predicted; if candidates differ only in the class prior, or some with a prior of their own
+        have lower scores; or if the training of a candidate fails.
 
     Notes
     -----
-    The estimated accuracy (`estimate_accuracy`) speaks of instances like the annotated ones and
-    assumes that annotators' mistakes are independent of the model's. The best of many candidates
-    looks a little better than it is.
+    The estimated accuracy (`estimate_accuracy`) applies to instances like the annotated ones and
+    assumes that annotators' mistakes are independent of the model's. It is a little too high for
+    the best of many candidates.
 
     Examples
     --------
@@ -165,13 +170,15 @@ def select(
     table = table_of(X, y)
     check_learnable(X, table)
     with joined_if_any(list(named.values())):
-        # Given to cross_predict, which draws from it, the same folds come out as there.
+        # `cross_predict` draws the same folds from this seed.
         seed = int(random_state) if isinstance(random_state, Integral) else draw_seed(random_state)
         folds = read_folds(cv, X, table, groups, draw_seed(seed))
         posterior = DawidSkene().fit_predict_proba(table)
         values = make_criterion(criterion, table, posterior)
         options = {"n_jobs": n_jobs, "folder": folder, "verbose": verbose}
-        holding = {n for n, m in named.items() if criterion == "agreement" and holds_shares(m)}
+        holding = {
+            n for n, m in named.items() if criterion == "agreement" and has_own_class_prior(m)
+        }
         contest = _Contest(X, table, folds, seed, posterior, values, holding, average, options)
         with quiet_about_lost_classes():
             for name, estimator in named.items():
@@ -183,7 +190,7 @@ def select(
 
 
 def name_candidates(candidates: Mapping[str, Any] | Iterable[Any] | None) -> dict[str, Any]:
-    """Name the candidates; those given without names by their class, with a number if needed."""
+    """Return the candidates by name; the default name is the class, with a number if needed."""
     if candidates is None:
         candidates = [get(name)() for name in SHORT_LIST]
     if isinstance(candidates, str) or not isinstance(candidates, Iterable):
@@ -213,7 +220,8 @@ def name_candidates(candidates: Mapping[str, Any] | Iterable[Any] | None) -> dic
 class _Entry:
     """A candidate after its training.
 
-    ``found`` is None for those that do not lead, and where a longer training stands for it.
+    ``found`` is None unless the candidate is among the best, and also while the predictions of a
+    longer training stand in for it.
     """
 
     estimator: Any
@@ -225,7 +233,7 @@ class _Entry:
 
 @dataclass
 class _Contest:
-    """Trains candidates one after another, and keeps the models of the best."""
+    """Train candidates one after another, and keep the models of the best."""
 
     X: Any
     table: AnnotationTable
@@ -240,14 +248,14 @@ class _Contest:
     failures: dict[str, str] = field(default_factory=dict)
 
     def enter(self, name: str, estimator: Any, guarded: bool) -> None:
-        """Train a candidate, and let go of models that no longer lead."""
+        """Train a candidate, and drop the models of those that are no longer among the best."""
         n_epochs = longest(estimator, self._training_size()) if guarded else None
         try:
             if n_epochs is not None:
-                self.entries[name] = self._find_length(name, estimator, n_epochs)
+                self.entries[name] = self._choose_n_epochs(name, estimator, n_epochs)
             else:
                 self.entries[name] = self._judge(name, estimator, guarded)
-        except (ModelFolderError, OSError, MemoryError):  # Not the candidate's fault.
+        except (ModelFolderError, OSError, MemoryError):  # These are not caused by the candidate.
             raise
         except Exception as error:
             known = isinstance(error, AnnotationError | DivergenceError)
@@ -257,25 +265,25 @@ class _Contest:
             self.entries[other] = replace(self.entries[other], found=None)
 
     def _training_size(self) -> int:
-        """Annotated instances that the folds are trained on, without repetitions; the mean."""
+        """Return the mean number of distinct annotated instances that a fold is trained on."""
         annotated = self.table.annotations_per_instance() > 0
         n = len(np.unique(self.table.instances[annotated]))
         return int(n * (1 - 1 / (self.folds.max() + 1)))
 
     def _behind(self) -> dict[str, float]:
-        """Standard errors behind the highest score, the highest first."""
+        """Return the standard errors below the highest score, the best candidate first."""
         ranked = sorted(self.entries, key=lambda name: -_mean(self.entries[name].values))
         best = self.entries[ranked[0]].values
         return {name: paired_z(best - self.entries[name].values) for name in ranked}
 
     def _chosen(self) -> tuple[list[str], str | None, list[str]]:
-        """Names of those to average, why the first is first, and warnings."""
+        """Return the names of the candidates to average, the reason for the first, and warnings."""
         best, reason, warnings = choose_among(self._behind(), self.holding)
         others = [name for name in self._behind() if name != best]
         return [best, *others][: self.average], reason, warnings
 
     def _judge(self, name: str, estimator: Any, guarded: bool) -> _Entry:
-        """Train a candidate as it is, and for fewer epochs if that is better."""
+        """Train a candidate as given, and for fewer epochs if that is better."""
         guarded = guarded and may_be_shortened(estimator)
         found = self._predict(estimator, return_epochs=guarded)
         entry = self._rate(name, estimator, found.proba.argmax(axis=1), None, found)
@@ -289,14 +297,14 @@ class _Contest:
         better = paired_z(shorter_entry.values - entry.values) > TIED
         return shorter_entry if better else entry
 
-    def _find_length(self, name: str, estimator: Any, n_epochs: int) -> _Entry:
-        """Train a candidate that asks for "auto" for many epochs, and choose the number.
+    def _choose_n_epochs(self, name: str, estimator: Any, n_epochs: int) -> _Entry:
+        """Train a candidate with ``max_epochs="auto"`` for many epochs, and choose their number.
 
-        Predictions after an epoch are those of a training that ends there, so such trainings are
-        only run at the end, for the best candidates.
+        The predictions after an epoch equal those of a training that ends there, so that shorter
+        training is run only at the end, for the best candidates.
         """
         found = self._predict(clone(estimator).set_params(max_epochs=n_epochs), return_epochs=True)
-        if found.epochs is None:  # A class of the user's, with stages of its own.
+        if found.epochs is None:  # A user's class with several stages.
             return self._judge(name, estimator, guarded=False)
         epoch, codes = earliest_epoch(found.epochs, self.folds, self.table)
         chosen = clone(estimator).set_params(max_epochs=epoch)
@@ -304,7 +312,7 @@ class _Contest:
         return entry if epoch == n_epochs else replace(entry, found=None)
 
     def _train(self, name: str) -> CrossPrediction:
-        """Train a candidate's folds, if a longer training has stood for them so far."""
+        """Train a candidate's folds if a longer training has stood in for them so far."""
         entry = self.entries[name]
         if entry.found is not None:
             return entry.found
@@ -348,7 +356,7 @@ class _Contest:
         return _Entry(estimator, found._replace(epochs=None), codes, values, score)
 
     def close(self, criterion: str, refit: bool, warnings: list[str]) -> Selection:
-        """Rank the candidates, and make the classifier."""
+        """Rank the candidates, and return the selection with its classifier."""
         failed = [f"{name} cannot be trained: {error}" for name, error in self.failures.items()]
         if not self.entries:
             raise AnnotationError(f"no candidate can be trained; {failed[0]}")
@@ -390,7 +398,7 @@ class _Contest:
 
 
 def _averaged(found: list[CrossPrediction]) -> AveragedCrowdClassifier:
-    """The fold models of candidates."""
+    """Return the average of the fold models of candidates."""
     models = [model for each in found for model in each.estimators or []]
     return AveragedCrowdClassifier.of_fitted(models)
 

@@ -23,20 +23,20 @@ __all__ = ["InstanceKFold", "read_folds"]
 
 
 class InstanceKFold(BaseCrossValidator):
-    """Folds of whole instances with about the same share of each class, where y is annotations.
+    """Split instances into folds with about the same share of each class, if y is annotations.
 
-    It takes the place of scikit-learn's ``StratifiedKFold``, which needs one label per row, in
-    `cross_validate`, `GridSearchCV`, `cross_predict` and `select`. Instances with the same id (or
-    group) stay together, and where possible, no annotator has all annotations in one fold.
+    Use it in `cross_validate`, `GridSearchCV`, `cross_predict` and `select` instead of
+    scikit-learn's ``StratifiedKFold``, which needs one label per row. Instances with the same id
+    (or group) stay together, and where possible no annotator has all annotations in one fold.
 
     Parameters
     ----------
     n_splits : int, default=5
     labels : None, aggregator, dict of id to label, pandas Series indexed by id, or array
-        The labels to stratify by, gold or inferred. None: the class with most votes. An aggregator,
-        such as ``DawidSkene()``, infers them from the annotations that are split. In an array, one
-        label per row; within a nested search, which splits parts, give them by id. Instances
-        without a label are dealt evenly, too.
+        The labels to stratify by, gold or inferred. None: the majority votes. An aggregator such as
+        ``DawidSkene()`` infers them from the annotations that are split. An array has one label per
+        row; in a nested search, where parts of the data are split, give labels by id. Instances
+        without a label are spread evenly, too.
     random_state : int, RandomState or None, default=0
 
     Examples
@@ -61,7 +61,7 @@ class InstanceKFold(BaseCrossValidator):
         return self.n_splits
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield the rows to train on and those to test on, fold by fold.
+        """Yield the training rows and the test rows of each fold.
 
         Parameters
         ----------
@@ -69,7 +69,8 @@ class InstanceKFold(BaseCrossValidator):
         y : AnnotationTable (matched with X by id), array of shape (n_samples, n_annotators), or
             (n_samples,): a crowd of one
         groups : None, "equal_rows" or sequence of shape (n_samples,), default=None
-            Instances that stay together, beside those with the same id; see `instance_units`.
+            Groups of instances that stay together; those with the same id always do. See
+            `instance_units`.
 
         Raises
         ------
@@ -83,7 +84,7 @@ class InstanceKFold(BaseCrossValidator):
             yield np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
 
     def folds_of(self, X: Any, table: AnnotationTable, groups: Any = None) -> IntArray:
-        """Fold of every instance, from 0, shape (n_instances,)."""
+        """Return the fold of every instance, from 0, shape (n_instances,)."""
         if not isinstance(self.n_splits, Integral) or self.n_splits < 2:
             raise AnnotationError(
                 f"n_splits={self.n_splits!r} must be a whole number of at least 2"
@@ -93,7 +94,7 @@ class InstanceKFold(BaseCrossValidator):
         return deal_instances(table, int(self.n_splits), units, rng, self._codes(table))
 
     def _codes(self, table: AnnotationTable) -> IntArray | None:
-        """Labels of the instances as codes, -1 for none; None for those with most votes."""
+        """Return the labels of the instances as codes, -1 for none; None for majority votes."""
         labels = self.labels
         if labels is None:
             return None
@@ -108,7 +109,7 @@ class InstanceKFold(BaseCrossValidator):
 
 
 def read_folds(cv: Any, X: Any, table: AnnotationTable, groups: Any, seed: int) -> IntArray:
-    """Deal the instances to folds, or check those given; see `cross_predict`."""
+    """Assign instances to folds, or check the given folds; see `cross_predict`."""
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         if cv < 2:
             raise AnnotationError(f"cv={cv} leaves nothing to train on; use 2 folds or more")
@@ -136,7 +137,7 @@ def read_folds(cv: Any, X: Any, table: AnnotationTable, groups: Any, seed: int) 
 
 
 def _holds_splits(cv: Any) -> bool:
-    """Whether cv is an iterable of pairs (train, test), as scikit-learn takes it."""
+    """Return whether cv is an iterable of pairs (train, test), as scikit-learn takes it."""
     if isinstance(cv, Iterator):
         return True
     first = cv[0] if isinstance(cv, list | tuple) and cv else None
@@ -144,7 +145,7 @@ def _holds_splits(cv: Any) -> bool:
 
 
 def _folds_of_splits(splits: Iterable[Any], n: int) -> IntArray:
-    """Fold of every instance, from pairs (train, test) that leave out each instance once."""
+    """Return the fold of every instance, from pairs (train, test) of a splitter."""
     folds = np.full(n, MISSING)
     for fold, (train, test) in enumerate(splits):
         train, test = (np.asarray(rows) for rows in (train, test))

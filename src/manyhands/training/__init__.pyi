@@ -1,12 +1,12 @@
 from .callbacks import BestState as BestState
 from .callbacks import EarlyStopping as EarlyStopping
-from .callbacks import InStep as InStep
 from .callbacks import Monitor as Monitor
-from .callbacks import heard_by_first as heard_by_first
+from .callbacks import WeightSync as WeightSync
+from .callbacks import first_process_callbacks as first_process_callbacks
 from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import load_tree as load_tree
 from .checkpoint import read_n_epochs as read_n_epochs
-from .checkpoint import resumed_alike as resumed_alike
+from .checkpoint import resume_in_all_processes as resume_in_all_processes
 from .checkpoint import save_tree as save_tree
 from .data import AnnotationBatches as AnnotationBatches
 from .data import CrowdBatch as CrowdBatch
@@ -16,7 +16,7 @@ from .data import Rows as Rows
 from .data import mixed_epoch as mixed_epoch
 from .data import subset as subset
 from .devices import Devices as Devices
-from .devices import drawn_in as drawn_in
+from .devices import default_dtype as default_dtype
 from .devices import isolated_rng as isolated_rng
 from .devices import joined as joined
 from .devices import pick_device as pick_device

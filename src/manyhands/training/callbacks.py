@@ -46,9 +46,9 @@ class BestState(Callback):
     last_stage_only : bool
         Start over with every stage.
     values : callable () -> array of shape (n,), optional
-        What the metric of the epoch is the mean of, one value per instance. With it, the last epoch
-        is kept, unless the best is better by a paired z of more than `GUARD`: the best of many
-        epochs looks better than it is.
+        Returns the metric of each instance; the epoch's metric is their mean. If given, the last
+        epoch is kept unless the best one is better by more than `GUARD` standard errors of the
+        paired difference, because the best of many epochs looks better than it is.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class BestState(Callback):
         self._note_last(metrics)
 
     def _noted(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Stage and epoch of a row and, if there is a guard, the values of its instances."""
+        """Return the stage and epoch of a row and, with ``values``, the metric of each instance."""
         noted = {"stage": row["stage"], "epoch": row["epoch"]}
         if self.values is not None:
             noted["values"] = torch.from_numpy(self.values().astype(np.float64))
         return noted
 
     def _note_last(self, row: dict[str, Any]) -> None:
-        """Remember the epoch as the last, with which the guard compares the best."""
+        """Remember the epoch as the last one; the best is compared with it."""
         if self.values is not None:
             self.best["last"] = self._noted(row)
 
@@ -104,7 +104,7 @@ class BestState(Callback):
         return self.best
 
     def restore(self) -> None:
-        """Load the state to keep into the module, which is in that of the last epoch."""
+        """Load the state to keep into the module, which holds that of the last epoch."""
         if self.kept is self.best:
             self.module.load_state_dict(self.best["module"])
 
@@ -162,7 +162,7 @@ class EarlyStopping(Callback):
         return self.waited >= self.patience
 
     def state_dict(self) -> dict[str, Any]:
-        """Best value and number of epochs without improvement."""
+        """Return the best value and number of epochs without improvement."""
         return {"best": self.best, "waited": self.waited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -170,10 +170,10 @@ class EarlyStopping(Callback):
         self.best, self.waited = state["best"], state["waited"]
 
 
-class InStep(Callback):
-    """Give the first process's weights to all before every epoch.
+class WeightSync(Callback):
+    """Copy the first process's weights to all processes before every epoch.
 
-    They are equal but for what sums of a GPU leave to chance.
+    They would drift apart otherwise, because sums on a GPU depend on the order of their terms.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -186,57 +186,68 @@ class InStep(Callback):
             ranks.align(self.module)
 
 
-class HeardByFirst(Callback):
-    """A user's callback, which only the first of several processes calls; all do as it says.
+class FirstProcessCallback(Callback):
+    """Call a user's callback in the first of several processes only, and obey it in all.
 
     Parameters
     ----------
     callback : Callback
+        The user's callback.
     """
 
     def __init__(self, callback: Callback) -> None:
-        self.heard_by_first = callback
+        self.wrapped = callback
 
     def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Pass it on."""
-        self._tell(lambda: self.heard_by_first.on_stage_begin(name, max_epochs, first_epoch))
+        """Call the callback's method in the first process."""
+        self._in_first(lambda: self.wrapped.on_stage_begin(name, max_epochs, first_epoch))
 
     def on_epoch_begin(self, epoch: int) -> None:
-        """Pass it on."""
-        self._tell(lambda: self.heard_by_first.on_epoch_begin(epoch))
+        """Call the callback's method in the first process."""
+        self._in_first(lambda: self.wrapped.on_epoch_begin(epoch))
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool | None:
-        """Pass it on; add to the row, and end the stage, in all processes alike."""
+        """Call the callback's method in the first process; all get its result and its row."""
 
-        def hear() -> tuple[bool | None, dict[str, Any]]:
+        def call() -> tuple[bool | None, dict[str, Any]]:
             with working_together(None):
-                return self.heard_by_first.on_epoch_end(epoch, metrics), metrics
+                return self.wrapped.on_epoch_end(epoch, metrics), metrics
 
-        stop, row = from_first(hear)
+        stop, row = from_first(call)
         metrics.update(row)
         return stop
 
     def on_training_end(self) -> None:
-        """Pass it on."""
-        self._tell(self.heard_by_first.on_training_end)
+        """Call the callback's method in the first process."""
+        self._in_first(self.wrapped.on_training_end)
 
-    def _tell(self, hear: Callable[[], object]) -> None:
+    def _in_first(self, call: Callable[[], object]) -> None:
         if in_first_process():
             with working_together(None):
-                hear()
+                call()
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the callback."""
-        return self.heard_by_first.state_dict()
+        """Return the state of the callback."""
+        return self.wrapped.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the callback."""
-        self.heard_by_first.load_state_dict(state)
+        """Restore the state of the callback."""
+        self.wrapped.load_state_dict(state)
 
 
-def heard_by_first(callbacks: Sequence[Callback]) -> list[Callback]:
-    """Return a user's callbacks as a training calls them: of several processes, in the first."""
+def first_process_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:
+    """Wrap callbacks so that only the first of several processes calls them.
+
+    Parameters
+    ----------
+    callbacks : sequence of Callback
+
+    Returns
+    -------
+    list of Callback
+        The callbacks themselves if there is only one process.
+    """
     ranks = active_ranks()
     if ranks is None or ranks.size == 1:
         return list(callbacks)
-    return [HeardByFirst(callback) for callback in callbacks]
+    return [FirstProcessCallback(callback) for callback in callbacks]

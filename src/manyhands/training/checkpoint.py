@@ -1,4 +1,4 @@
-"""An atomic checkpoint after every epoch, its file without pickle, and exact resuming."""
+"""Atomic checkpoints after every epoch, in files without pickle, and exact resumption."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Checkpoint(Callback):
     path : str or Path
         The file, which is replaced atomically.
     specification : dict of str to str
-        What identifies the run (class, parameters, data); a checkpoint with another specification
-        is refused.
+        Identifies the run by class, parameters and data. `resume` raises an error for a checkpoint
+        with another specification.
     module : nn.Module
     stages : sequence of Stage
     callbacks : sequence of Callback
@@ -70,11 +70,11 @@ class Checkpoint(Callback):
         self.stage = 0
 
     def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Note which stage is running."""
+        """Remember which stage is running."""
         self.stage = [stage.name for stage in self.stages].index(name)
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
-        """Write the checkpoint; of several processes, the first does."""
+        """Write the checkpoint, in the first process only."""
         if not in_first_process():
             return
         save_tree(
@@ -99,14 +99,14 @@ class Checkpoint(Callback):
         Returns
         -------
         stage, epoch : int
-            Where to resume; (0, 0) without a checkpoint.
+            Stage and epoch at which to resume; (0, 0) without a checkpoint.
 
         Raises
         ------
         ModelFolderError
             If the checkpoint is unreadable or has another specification.
         """
-        remove_partial(self.path)  # A killed run may have left some.
+        remove_partial(self.path)  # A killed run may have left partial files.
         if not self.path.exists():
             return 0, 0
         state = _load(self.path)
@@ -137,17 +137,23 @@ class Checkpoint(Callback):
 
 
 def _has_state(callback: Callback) -> bool:
-    heard = getattr(callback, "heard_by_first", callback)
-    return type(heard).state_dict is not Callback.state_dict
+    user_callback = getattr(callback, "wrapped", callback)
+    return type(user_callback).state_dict is not Callback.state_dict
 
 
-def resumed_alike(checkpoint: Checkpoint) -> tuple[int, int]:
+def resume_in_all_processes(checkpoint: Checkpoint) -> tuple[int, int]:
     """Resume in all processes of a training, and check that all found the same checkpoint.
+
+    Returns
+    -------
+    stage, epoch : int
+        As `Checkpoint.resume`.
 
     Raises
     ------
     ModelFolderError
-        If they did not, as on machines without a common file system.
+        If they found different checkpoints, as on machines without a common file system, or for
+        the reasons of `Checkpoint.resume`.
     """
     place = checkpoint.resume()
     ranks = active_ranks()
@@ -163,9 +169,9 @@ def resumed_alike(checkpoint: Checkpoint) -> tuple[int, int]:
 
 
 def read_n_epochs(path: str | Path) -> int | None:
-    """Number of epochs of the run that wrote a checkpoint; None without one.
+    """Return the number of epochs of the run that wrote a checkpoint; None if there is none.
 
-    Whether it is the same run, `Checkpoint.resume` checks.
+    It does not check whether this is the same run; `Checkpoint.resume` does.
 
     Raises
     ------
@@ -193,7 +199,13 @@ _PAIRS = "__pairs__"
 
 
 def save_tree(path: str | Path, tree: Any) -> Path:
-    """Write a tree atomically: tensors as such, everything else as JSON in the header."""
+    """Write nested dicts and lists atomically: tensors as such, the rest as JSON in the header.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
     tensors: dict[str, Tensor] = {}
     skeleton = _strip(tree, tensors)
     return write_atomically(path, save(tensors, metadata={"tree": json.dumps(skeleton)}))
@@ -222,7 +234,7 @@ def load_tree(path: str | Path, device: str | torch.device = "cpu") -> Any:
 
 
 def _strip(node: Any, tensors: dict[str, Tensor]) -> Any:
-    """Replace tensors by references, and dicts whose keys are not plain strings by pairs."""
+    """Replace tensors by references, and dicts with other keys than strings by lists of pairs."""
     if isinstance(node, Tensor):
         name = str(len(tensors))
         # Copied, because safetensors refuses tensors that share storage.

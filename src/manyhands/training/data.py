@@ -73,7 +73,7 @@ class Features:
         DataLoader's Dataset, ``collate_fn`` and workers are used, but not its sampling.
     device : torch.device
     dtype : torch.dtype, optional
-        Default: float32, or what the `Devices` of the present training ask for.
+        Default: the precision of the current training's `Devices`, else float32.
     """
 
     def __init__(self, data: Any, device: torch.device, dtype: torch.dtype | None = None) -> None:
@@ -99,7 +99,7 @@ class Features:
         )
 
     def check_shape(self, expected: tuple[int, ...]) -> None:
-        """Refuse a Dataset whose instances are not those that a network was fitted on."""
+        """Raise an error if a Dataset's instances differ in shape from those of the fit."""
         own: Any = self.input_shape
         given: Any = expected
         if isinstance(own, PackedShape) and isinstance(expected, PackedShape):
@@ -118,15 +118,16 @@ class Features:
     def take(self, rows: Tensor) -> Tensor:
         """Fetch rows as a tensor (n, *input_shape) on the device.
 
-        Several devices each read a part of what is not in memory, and exchange the parts.
+        If the data are not in memory, each of several devices reads a part, and they exchange the
+        parts.
         """
         own = self._own(rows)
         return self._fetch(rows) if own is rows else exchanged(self._fetch(own), len(rows))
 
     def _own(self, rows: Tensor) -> Tensor:
-        """Return the rows that this process reads: all, or its part."""
+        """Return the rows that this process reads: all of them, or its part."""
         ranks = active_ranks()
-        # Batches that are padded by their own longest instance do not fit together.
+        # Batches that a collate_fn pads to their longest instance cannot be joined.
         if ranks is None or not self.streams or self.collate.is_own or not ranks.divides(len(rows)):
             return rows
         return rows[ranks.part(len(rows))]
@@ -143,7 +144,7 @@ class Features:
         return x.to(self.device, self.dtype)
 
     def stream(self, parts: Sequence[Tensor]) -> Iterator[Tensor]:
-        """Fetch several batches in turn; the workers of a DataLoader fetch them ahead."""
+        """Fetch several batches in turn; a DataLoader's workers fetch them in advance."""
         if self.loader is None or not self.loader.num_workers:
             yield from map(self.take, parts)
             return
@@ -187,7 +188,7 @@ class Features:
         return x.to(self.device, self.dtype, non_blocking=True)
 
     def at_once(self, most: int) -> int:
-        """Number of instances to predict at once: a DataLoader's batch size, if it has set one."""
+        """Return the number of instances to predict at once; a DataLoader's batch size wins."""
         size = getattr(self.loader, "batch_size", None) or 1
         return min(most, size) if size > 1 else most
 
@@ -204,11 +205,11 @@ _OF_WORKERS = (
     "multiprocessing_context",
     "prefetch_factor",
 )
-"""What `Features` takes over from a DataLoader, beside ``collate_fn``."""
+"""Settings that `Features` takes over from a DataLoader, besides ``collate_fn``."""
 
 
 def subset(loader: DataLoader[Any], rows: Sequence[int]) -> DataLoader[Any]:
-    """Make the same DataLoader of some instances."""
+    """Return a DataLoader with the same settings on some of its instances."""
     options = {name: getattr(loader, name) for name in _OF_WORKERS}
     return DataLoader(
         Subset(loader.dataset, rows),
@@ -224,7 +225,8 @@ class Collate:
     Parameters
     ----------
     function : callable or None
-        The user's; None, and torch's own defaults, stack what the items are or begin with.
+        The user's ``collate_fn``. None and torch's defaults stack the items, or the first elements
+        of items that are tuples.
     """
 
     def __init__(self, function: Any) -> None:
@@ -258,7 +260,7 @@ def _stacked(items: list[Any]) -> Any:
 
 
 def _as_tensor(values: Any) -> Tensor:
-    """Make a tensor; of a copy if the array is read-only, which torch warns of."""
+    """Make a tensor; copy a read-only array first, because torch would warn."""
     writeable = not isinstance(values, np.ndarray) or values.flags.writeable
     return torch.as_tensor(values if writeable else values.copy())
 

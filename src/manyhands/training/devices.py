@@ -1,7 +1,7 @@
-"""Devices of a training: several of them at once, and the one of a process with its random numbers.
+"""Devices of a training: processes on several devices, and the random numbers of each device.
 
-`Devices` asks for several devices and machines, and processes answer. On the device of a process,
-random numbers leave torch's global state unchanged.
+A fit with `Devices` needs one process for every device. Random numbers that a fit draws leave
+torch's global state unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRECISIONS = {
     "64-true": torch.float64,
     "bf16-mixed": torch.float32,
 }
-"""Precisions, and the type of the weights in each."""
+"""Precisions of a training, and the type of its weights in each."""
 
 ACCELERATORS = ("auto", "cpu", "cuda")
 
@@ -80,7 +80,7 @@ class Devices:
     accelerator: str = "auto"
 
     def __post_init__(self) -> None:
-        """Refuse unknown values."""
+        """Raise an error for unknown values."""
         for name in ("devices", "num_nodes"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -110,15 +110,21 @@ class Devices:
 
     @contextmanager
     def joined(self) -> Iterator[Ranks]:
-        """Work together with the other processes inside the block.
+        """Divide computations among the processes inside the block.
 
-        `fit` does this by itself. Around `predict_proba` and its neighbours it divides a prediction
-        among the processes: all of them must come here, and each gets the whole result.
+        `fit` does this by itself. Around `predict_proba` and similar methods it divides a
+        prediction among the processes: all of them must enter the block, and each gets the whole
+        result.
+
+        Yields
+        ------
+        Ranks
+            This process's rank, the number of processes, and the device.
 
         Raises
         ------
         AnnotationError
-            If there are not as many processes as this asks for.
+            If the number of processes differs from ``devices * num_nodes``.
         MissingExtraError
             For several processes, without the extra "torch".
         """
@@ -131,7 +137,7 @@ class Devices:
         try:
             with working_together(ranks), warnings.catch_warnings():
                 if not ranks.is_first:
-                    warnings.simplefilter("ignore")  # The first process says it.
+                    warnings.simplefilter("ignore")  # The first process gives the same warnings.
                 yield ranks
         finally:
             hook.remove()
@@ -145,7 +151,7 @@ def _before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
 
 @lru_cache
 def _start(devices: Devices) -> Ranks:
-    """Join the process group, once per process, and return this process's place in it."""
+    """Join the process group, once per process, and return this process's rank in it."""
     _check_processes(devices)
     rank, size, device = (0, 1, _only_device(devices.accelerator))
     if devices.n_processes > 1:
@@ -157,7 +163,7 @@ def _start(devices: Devices) -> Ranks:
 
 
 def _launched(devices: Devices) -> tuple[int, int, torch.device]:
-    """Rank, number of processes, and device, by Fabric."""
+    """Return the rank, the number of processes and the device, as Fabric assigns them."""
     try:
         from lightning_fabric import Fabric
     except ImportError as error:
@@ -171,15 +177,15 @@ def _launched(devices: Devices) -> tuple[int, int, torch.device]:
     )
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and not dist.is_initialized():
         _join_attempt(devices.n_processes, fabric.device.type)
-    fabric.launch()  # The processes are there already: they form a group, unless they have.
+    fabric.launch()  # The processes already run; this makes them a group if they are none yet.
     return fabric.global_rank, fabric.world_size, fabric.device
 
 
 def _join_attempt(n: int, device_type: str) -> None:
-    """Form the group of this attempt of torchrun.
+    """Form a new process group for this attempt of torchrun.
 
-    torchrun's static rendezvous keeps the addresses of processes that have died, and restarted ones
-    would wait for them.
+    torchrun's static rendezvous keeps the addresses of processes that have died, and restarted
+    processes would wait for them.
     """
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     store = dist.TCPStore(host, port, n, is_master=False)  # type: ignore[attr-defined]
@@ -219,20 +225,20 @@ def _check_processes(devices: Devices) -> None:
 
 @contextmanager
 def joined(estimator: BaseEstimator | Any, refusal: str | None = None) -> Iterator[Ranks | None]:
-    """Work with the processes of the `Devices` that an estimator, or a part of it, is to use.
+    """Divide computations among the processes of the `Devices` in an estimator's parameters.
 
-    Without any, and inside another such block, nothing changes.
+    Without `Devices`, and inside another such block, nothing changes.
 
     Parameters
     ----------
     estimator : estimator
     refusal : str, optional
-        Why its work cannot be divided among processes, as the rest of a sentence about it.
+        Why the estimator's work cannot be divided, as the end of a sentence about it.
 
     Raises
     ------
     AnnotationError
-        If it asks for several processes, and there is a refusal.
+        If the estimator asks for several processes, and there is a refusal.
     """
     wanted = devices_of(estimator)
     if wanted is not None and wanted.n_processes > 1 and refusal is not None:
@@ -249,7 +255,7 @@ def joined(estimator: BaseEstimator | Any, refusal: str | None = None) -> Iterat
 
 
 def devices_of(estimator: Any) -> Devices | None:
-    """Return the `Devices` among the parameters of an estimator and of its parts, or of several."""
+    """Return the `Devices` among the parameters of an estimator and its parts; None if none."""
     if isinstance(estimator, list | tuple):
         return next(filter(None, map(devices_of, estimator)), None)
     if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
@@ -284,8 +290,8 @@ def isolated_rng(seed: int, device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def drawn_in(dtype: torch.dtype) -> Iterator[None]:
-    """Make new tensors, such as noise, in the precision of a training."""
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Create tensors without an explicit type, such as noise, with this one inside the block."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -295,10 +301,10 @@ def drawn_in(dtype: torch.dtype) -> Iterator[None]:
 
 
 def generator_of_workers() -> torch.Generator:
-    """Make the generator that seeds a DataLoader's workers; nothing is drawn from torch's own.
+    """Make the generator that seeds a DataLoader's workers, without drawing from torch's own.
 
-    It follows from the state of torch's generator. A fit thus draws the same numbers with workers
-    and without, and other ones in every epoch.
+    Its seed is a digest of the state of torch's generator. A fit therefore draws the same numbers
+    with and without workers, and different ones in every epoch.
     """
     state = torch.get_rng_state().numpy().tobytes()
     generator = torch.Generator()
@@ -307,7 +313,7 @@ def generator_of_workers() -> torch.Generator:
 
 
 def random_state_of(device: torch.device) -> dict[str, Tensor]:
-    """State of torch's default generators, for a checkpoint."""
+    """Return the state of torch's default generators, for a checkpoint."""
     state = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)

@@ -18,10 +18,10 @@ from manyhands.training.progress import Callback, History
 
 
 class CSVLogger(Callback):
-    """Writes the history to a CSV file after every epoch: one row per epoch, all columns.
+    """Write the history to a CSV file after every epoch: one row per epoch, all columns.
 
     The file is replaced as a whole, so that it is valid at any time, and complete after a resumed
-    fit. Every fit starts it anew.
+    fit. Every fit overwrites it.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class CSVLogger(Callback):
         self.history = History()
 
     def on_fit_begin(self, estimator: Any, facts: dict[str, Any]) -> None:
-        """Begin with the rows of a fit that resumes, if any."""
+        """Start with the rows of earlier epochs if the fit resumes."""
         self.history = History(facts["history"])
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ class CSVLogger(Callback):
 
 
 class TensorBoardLogger(Callback):
-    """Adds the metrics of every epoch to TensorBoard.
+    """Add the metrics of every epoch to TensorBoard.
 
     Parameters
     ----------
@@ -80,15 +80,15 @@ class TensorBoardLogger(Callback):
 
 
 class MlflowLogger(Callback):
-    """Logs the metrics of every epoch to a run of MLflow.
+    """Log the metrics of every epoch to a run of MLflow.
 
-    Parameters of the classifier become the run's parameters, of which MLflow keeps one value: fits
-    with different ones need a run each. Other facts become tags.
+    The classifier's parameters become the run's parameters. MLflow keeps one value of each, so fits
+    with different parameters need a run each. Other facts become tags.
 
     Parameters
     ----------
     run : mlflow.ActiveRun
-        What ``mlflow.start_run()`` returns.
+        The run that ``mlflow.start_run()`` returned.
     client : mlflow.MlflowClient, optional
         Default: ``mlflow.MlflowClient()``.
     """
@@ -111,15 +111,15 @@ class MlflowLogger(Callback):
 
 
 class WandbLogger(Callback):
-    """Logs the metrics of every epoch to a run of Weights & Biases.
+    """Log the metrics of every epoch to a run of Weights & Biases.
 
-    The number of epochs is logged as ``epoch``: a run's own steps must not fall back, as they would
-    in a second fit.
+    The number of epochs is logged as ``epoch``, because a run's own step must never decrease, as it
+    would in a second fit.
 
     Parameters
     ----------
     run : wandb.Run
-        What ``wandb.init()`` returns.
+        The run that ``wandb.init()`` returned.
     """
 
     def __init__(self, run: Any) -> None:
@@ -135,7 +135,7 @@ class WandbLogger(Callback):
 
 
 def _settings(facts: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of the classifier, its name, and what else is known before the first epoch."""
+    """Return the classifier's name and parameters, and the other facts known before epoch 1."""
     return {**facts["parameters"], **_facts(facts)}
 
 
@@ -144,7 +144,7 @@ def _facts(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named(metrics: dict[str, Any]) -> dict[str, float]:
-    """Numbers of an epoch, named after their stage."""
+    """Return the numbers of an epoch, named after their stage."""
     return {
         f"{metrics['stage']}/{name}": float(value)
         for name, value in metrics.items()

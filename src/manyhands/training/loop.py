@@ -26,7 +26,7 @@ class TrainStep(Protocol):
         """Update from a batch and return the named loss terms, detached."""
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the optimisers, for a checkpoint."""
+        """Return the state of the optimisers, for a checkpoint."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
@@ -73,7 +73,7 @@ class GradientStep:
         return {name: term.detach() for name, term in terms.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the optimiser."""
+        """Return the state of the optimiser."""
         return {"optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -107,7 +107,7 @@ def run_epochs(
     ----------
     step : TrainStep
     epoch_batches : callable (epoch) -> iterable of batches
-        Called once per epoch, which may therefore rebuild its batches.
+        Called once per epoch, so a method may rebuild its batches every time.
     max_epochs, first_epoch : int
     callbacks : sequence of Callback
         Called in order before and after each epoch; afterwards each may add to the row, or end the
@@ -143,7 +143,7 @@ def run_epochs(
 
 
 def _tell(callbacks: Sequence[Callback], epoch: int, row: dict[str, Any]) -> None:
-    """Tell callbacks of the end of an epoch; an error in one says whose it is."""
+    """Call ``on_epoch_end`` of all callbacks; an error gets a note that names the callback."""
     for callback in callbacks:
         try:
             callback.stopped = bool(callback.on_epoch_end(epoch, row))
@@ -154,7 +154,7 @@ def _tell(callbacks: Sequence[Callback], epoch: int, row: dict[str, Any]) -> Non
 
 
 def _mean_terms(steps: Iterable[dict[str, Tensor]]) -> dict[str, float]:
-    """Mean of each named term over the batches; synchronises with the device only once."""
+    """Return the mean of each term over the batches, with a single transfer from the device."""
     sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros(()))
     n = 0
     for terms in steps:
@@ -189,6 +189,6 @@ def run_stages(
                 first_epoch=start,
             )
     finally:
-        # Also after Ctrl-C: a progress bar that is still running hides the cursor.
+        # Also after Ctrl-C, because a progress bar that is not stopped leaves the cursor hidden.
         for callback in callbacks:
             callback.on_training_end()

@@ -1,4 +1,4 @@
-"""What a training tells of its epochs: rows, callbacks, and a progress bar (no torch)."""
+"""History, callbacks and progress bar of a training (no torch)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from manyhands.records import record
 from manyhands.typing import FloatArray
 
 GUARD = 1.0
-"""How many standard errors an earlier epoch must be ahead of the last to be preferred."""
+"""Standard errors by which an earlier epoch must be better than the last one to be preferred."""
 
-BETWEEN_LINES, FRAME = 10.0, 0.1
-"""Seconds between lines of progress in a log, and between updates of that in a notebook."""
+LOG_INTERVAL, NOTEBOOK_INTERVAL = 10.0, 0.1
+"""Seconds between lines of progress in a log, and between updates of the line in a notebook."""
 
 
 @record("Rows", content=list)
@@ -25,7 +25,7 @@ class History(list[dict[str, Any]]):
     """Rows of ``{"stage", "epoch", <every named loss term>, <metrics>, "seconds"}``."""
 
     def column(self, name: str, stage: str | None = None) -> FloatArray:
-        """Values of one column, NaN where a row lacks it; optionally of one stage only."""
+        """Return the values of a column, optionally of one stage; NaN where a row has no value."""
         rows = [row for row in self if stage is None or row["stage"] == stage]
         return np.array([row.get(name, np.nan) for row in rows], dtype=np.float64)
 
@@ -36,22 +36,22 @@ class History(list[dict[str, Any]]):
 
 
 class Callback:
-    """What hears of a training: ``callbacks=[...]`` of every classifier that trains a network.
+    """Base class of the ``callbacks=[...]`` of every classifier that trains a network.
 
-    The hooks do nothing; a subclass overrides those that it needs. `sklearn.base.clone` keeps the
-    object itself, so all clones of a classifier report to the same callback.
+    Its methods do nothing; a subclass overrides the ones it needs. `sklearn.base.clone` keeps the
+    object itself, so all clones of a classifier call the same callback.
     """
 
     stopped = False
     """Whether `on_epoch_end` has ended the current stage. The loop sets it."""
 
     def on_fit_begin(self, estimator: Any, facts: dict[str, Any]) -> None:
-        """Hear that a fit begins its training; pilots that find the number of epochs are over.
+        """Called once before training begins, after any pilot runs that chose the number of epochs.
 
         Parameters
         ----------
         estimator : BaseCrowdClassifier
-            It has ``classes_`` and ``annotators_``, but cannot predict yet.
+            The classifier. It has ``classes_`` and ``annotators_``, but cannot predict yet.
         facts : dict
             Plain values: ``classifier`` (its name) and ``parameters``; ``n_instances`` with
             annotations, ``n_annotations``, ``n_annotators``, ``n_classes``; ``n_weights`` of the
@@ -61,13 +61,13 @@ class Callback:
         """
 
     def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Hear that a stage begins (or, with first_epoch > 0, resumes)."""
+        """Called when a stage begins or, with ``first_epoch > 0``, resumes."""
 
     def on_epoch_begin(self, epoch: int) -> None:
-        """Hear that an epoch (counted from 0 in its stage) begins."""
+        """Called before each epoch; ``epoch`` counts from 0 in its stage."""
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool | None:
-        """Hear that an epoch has ended; end its stage by returning True.
+        """Called after each epoch; return True to end the stage.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class Callback:
             Number of epochs of this fit so far, in all its stages.
         metrics : dict
             The row of ``history_``: ``stage``, ``epoch`` (from 1 in each stage), the loss terms,
-            metrics. What a callback adds to it becomes part of the history.
+            metrics. Values that a callback adds to it become part of the history.
 
         Returns
         -------
@@ -85,20 +85,20 @@ class Callback:
         """
 
     def on_training_end(self) -> None:
-        """Hear that the last epoch is over, or that one has failed."""
+        """Called once when training ends, whether it succeeded or failed."""
 
     def on_fit_end(self, estimator: Any, error: BaseException | None) -> None:
-        """Hear that the fit has ended, so that the estimator can predict, or that it has failed.
+        """Called once when the fit has ended; the estimator can predict unless there is an error.
 
         Parameters
         ----------
         estimator : BaseCrowdClassifier
         error : BaseException or None
-            What ended the fit; None if it succeeded.
+            The exception that ended the fit; None if it succeeded.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """State for a checkpoint."""
+        """Return the state for a checkpoint."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -110,10 +110,11 @@ class Callback:
 
 
 class ProgressBar(Callback):
-    """Progress on standard error, as the place allows.
+    """Show the progress of a training on standard error.
 
-    A rich bar on a terminal; one line that is updated in a notebook; elsewhere, such as in a log,
-    and without rich, a line at the end of a stage, and one every ten seconds until then.
+    On a terminal this is a rich progress bar, and in a notebook one line that is updated.
+    Elsewhere, such as in a log, and without rich, there is a line every ten seconds and at the end
+    of a stage.
     """
 
     def __init__(self, title: str) -> None:
@@ -135,21 +136,21 @@ class ProgressBar(Callback):
             self.display.update(metrics["epoch"], note)
 
     def on_training_end(self) -> None:
-        """Stop the display; what it shows last stays visible."""
+        """Stop the display and leave its last state visible."""
         if self.display is not None:
             self.display.stop()
 
 
 def _make_display() -> _Bar | _Line:
     if in_notebook():
-        return _Line(_NotebookLine(), FRAME)
+        return _Line(_NotebookLine(), NOTEBOOK_INTERVAL)
     if sys.stderr.isatty() and find_spec("rich") is not None:
         return _Bar()
-    return _Line(lambda text: sys.stderr.write(f"{text}\n"), BETWEEN_LINES)
+    return _Line(lambda text: sys.stderr.write(f"{text}\n"), LOG_INTERVAL)
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
+    """Return whether this process is the kernel of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 
@@ -188,7 +189,7 @@ class _Bar:
 
 
 class _Line:
-    """Lines of text, no more often than every so many seconds, and always the last."""
+    """Lines of text, at most one per interval; the last line is always written."""
 
     def __init__(self, write: Callable[[str], Any], interval: float) -> None:
         self.write, self.interval = write, interval
@@ -214,7 +215,7 @@ class _Line:
 
 
 class _NotebookLine:
-    """Writes a line in place of the one before, in a cell of a notebook; each stage has its own."""
+    """A line in a notebook's cell that overwrites the previous one; each stage gets its own."""
 
     def __init__(self) -> None:
         self.stage: list[str] = []

@@ -1,4 +1,4 @@
-"""Random choices of a fit: its seeds, and the annotations that it holds out (no torch)."""
+"""Seeds of a fit, and the random annotations that it holds out (no torch)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from manyhands.exceptions import AnnotationError
 def draw_seed(random_state: Any) -> int:
     """Draw the seed of one fit from the parameter ``random_state``.
 
-    Processes that train together get that of the first.
+    All processes of a training get the seed that the first one draws.
     """
 
     def draw() -> int:
@@ -27,25 +27,28 @@ def draw_seed(random_state: Any) -> int:
 
 
 def in_first_process() -> bool:
-    """Whether this process writes files: of those that train together, the first."""
+    """Return whether this is the first process of a training, the only one that writes files."""
     ranks = sys.modules.get("manyhands.functional.ranks")
     return True if ranks is None else bool(ranks.in_first_process())
 
 
 def made_by_first(make: Callable[[], Any]) -> Any:
-    """Make something in the first process, for all of those that train together."""
+    """Call ``make`` in the first process of a training, and return its result in all of them."""
     ranks = sys.modules.get("manyhands.functional.ranks")
     return make() if ranks is None else ranks.from_first(make)
 
 
 def working_alone() -> AbstractContextManager[Any]:
-    """Compute inside the block without the other processes."""
+    """Return a context manager in which this process computes without the others."""
     ranks = sys.modules.get("manyhands.functional.ranks")
     return nullcontext() if ranks is None else ranks.working_together(None)
 
 
 def joined_if_any(estimator: Any) -> AbstractContextManager[Any]:
-    """Join the processes of an estimator's `Devices`; without any, torch is not needed."""
+    """Return a context manager that joins the processes of an estimator's `Devices`, if any.
+
+    Without `Devices`, torch is not imported.
+    """
     devices = sys.modules.get("manyhands.training.devices")
     return nullcontext() if devices is None else devices.joined(estimator)
 

@@ -541,7 +541,7 @@ def fitted_by(
     n, n_annotators, n_classes = table.n_instances, table.n_annotators, table.n_classes
     dependence = dependence_of(model.dependence, rounds.votes, rounds.vote_shares, findings.known)
     sample = dependence.sample
-    note = sample.told() if sample is not None and sample.kind == "chosen" else None
+    note = sample.note() if sample is not None and sample.kind == "chosen" else None
     if note is not None:
         _LOG.info("%s", note)
     belief = np.zeros((n, n_classes))

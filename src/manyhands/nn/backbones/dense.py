@@ -27,7 +27,7 @@ class Linear(nn.Module):
         return x.flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits, shape (n, n_classes)."""
+        """Return the class logits, shape (n, n_classes)."""
         logits: Tensor = self.head(self.embed(x))
         return logits
 
@@ -80,7 +80,7 @@ class MLP(nn.Module):
         return embedding
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits, shape (n, n_classes)."""
+        """Return the class logits, shape (n, n_classes)."""
         logits: Tensor = self.head(self.embed(x))
         return logits
 
@@ -144,6 +144,6 @@ class EmbeddingMLP(nn.Module):
         return embedding
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits, shape (n, n_classes)."""
+        """Return the class logits, shape (n, n_classes)."""
         logits: Tensor = self.head(self.embed(x))
         return logits

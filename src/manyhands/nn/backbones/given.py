@@ -1,7 +1,7 @@
-"""What the parameter ``backbone`` gives: a network by name or factory, or a user's own.
+"""Networks from the parameter ``backbone``: by name, by factory, or the user's own module.
 
 Features are float tensors throughout this library. A user's network may take token ids or instances
-that are dicts, and return outputs with ``logits``. Hooks on it turn features into what it takes, so
+that are dicts, and return outputs with ``logits``. Forward hooks convert its inputs and outputs, so
 its class, its parameters' names and its other methods stay as they are.
 """
 
@@ -35,7 +35,7 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
 """Backbones by name, as used in parameters, in files and on the command line."""
 
 ADAPTED = "_takes_features"
-"""Attribute that marks a network with hooks."""
+"""Attribute that marks a network whose hooks have been added."""
 
 LARGEST_EXACT = 1 << 24
 """Up to this integer, float32 represents every integer."""
@@ -102,7 +102,7 @@ def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.M
 
 
 def _called(factory: Any, input_shape: tuple[int, ...], n_classes: int) -> Any:
-    """Call a factory; a class may be one."""
+    """Call a factory, which may be a class."""
     try:
         return factory(input_shape, n_classes)
     except TypeError as error:
@@ -163,7 +163,7 @@ class PackedShape(tuple[int, ...]):
 
     @classmethod
     def of(cls, fields: Iterable[Sequence[Any]]) -> PackedShape:
-        """Make the shape of some fields."""
+        """Return the shape that packs the given fields."""
         known = tuple(Field(name, tuple(shape), bool(whole)) for name, shape, whole in fields)
         shape = cls((sum(len(field.shape) + prod(field.shape) for field in known),))
         shape.fields = known
@@ -174,12 +174,12 @@ class PackedShape(tuple[int, ...]):
 
     @property
     def kinds(self) -> list[tuple[str, int, bool]]:
-        """Name, number of axes and kind of every field: what batches have in common."""
+        """Name, number of axes and kind of every field, which are the same in all batches."""
         return [(field.name, len(field.shape), field.integer) for field in self.fields]
 
     @property
     def sizes(self) -> list[int]:
-        """Sizes of all fields, with which a vector begins."""
+        """Sizes of all fields; a packed vector begins with them."""
         return [size for field in self.fields for size in field.shape]
 
 
@@ -232,7 +232,7 @@ def pack(batch: Mapping[str, Any]) -> tuple[Tensor, list[Field]]:
 def adapt(network: nn.Module, input_shape: Sequence[int]) -> nn.Module:
     """Hook a user's network so that it takes float features and gives logits."""
     if hasattr(network, ADAPTED):
-        return network  # A copy of one that has its hooks.
+        return network  # A copy of a network keeps its hooks.
     unpack = _Unpack(input_shape) if isinstance(input_shape, PackedShape) else None
     setattr(network, ADAPTED, unpack)
     if unpack is not None:
@@ -245,7 +245,7 @@ def adapt(network: nn.Module, input_shape: Sequence[int]) -> nn.Module:
 
 
 def embedded(network: nn.Module, x: Tensor) -> Tensor:
-    """Call a network's ``embed``, which gets the entries of dicts by name, as its forward does."""
+    """Call a network's ``embed``; it gets the entries of dicts by name, as ``forward`` does."""
     unpack = getattr(network, ADAPTED, None)
 
     def embed(part: Tensor) -> Tensor:
@@ -257,7 +257,7 @@ def embedded(network: nn.Module, x: Tensor) -> Tensor:
 
 
 def first_embedding(network: nn.Module) -> nn.Embedding | nn.EmbeddingBag | None:
-    """Return the first layer with weights if it is an embedding of integers, as of token ids."""
+    """Return the first layer with weights if it embeds integers such as token ids, else None."""
     for part in network.modules():
         if isinstance(part, nn.Embedding | nn.EmbeddingBag):
             return part
@@ -287,7 +287,7 @@ class _Unpack:
 
 
 def _as_ids(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Turn the float input of an embedding into integer ids; refuse ids that it does not have."""
+    """Turn the float input of an embedding into integer ids; raise an error for unknown ids."""
     if not args or not args[0].is_floating_point():
         return args
     x, size = args[0], int(module.num_embeddings)  # type: ignore[arg-type]
@@ -313,5 +313,5 @@ def _as_ids(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _only_logits(module: nn.Module, args: Any, output: Any) -> Any:
-    """Take the logits out of an output such as those of Hugging Face's models."""
+    """Return the logits of an output object such as those of Hugging Face's models."""
     return getattr(output, "logits", output)

@@ -65,7 +65,7 @@ class CNN(nn.Module):
         return embedding
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits, shape (n, n_classes)."""
+        """Return the class logits, shape (n, n_classes)."""
         logits: Tensor = self.head(self.embed(x))
         return logits
 
@@ -112,7 +112,7 @@ class VGG16(nn.Module):
         return embedding
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits, shape (n, n_classes)."""
+        """Return the class logits, shape (n, n_classes)."""
         logits: Tensor = self.head(self.embed(x))
         return logits
 
@@ -162,7 +162,7 @@ class ResNet18(nn.Module):
         return embedding
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits, shape (n, n_classes)."""
+        """Return the class logits, shape (n, n_classes)."""
         logits: Tensor = self.head(self.embed(x))
         return logits
 
@@ -190,7 +190,7 @@ class BasicBlock(nn.Module):
             self.shortcut.extend(_convolution(width, channels, kernel=1, stride=stride))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Feature maps, shape (n, channels, height / stride, width / stride)."""
+        """Return the feature maps, shape (n, channels, height / stride, width / stride)."""
         summed: Tensor = self.residual(x) + self.shortcut(x)
         return summed.relu()
 
@@ -204,14 +204,17 @@ def _convolution(width: int, channels: int, *, kernel: int = 3, stride: int = 1)
 
 
 def channels_first(x: Tensor, input_shape: Sequence[int]) -> Tensor:
-    """Turn images (n, height, width, channels) into (n, channels, height, width); others stay."""
+    """Turn images (n, height, width, channels) into (n, channels, height, width).
+
+    Tensors of another shape are returned as they are.
+    """
     return x.permute(0, 3, 1, 2) if channels_last(input_shape) else x
 
 
 def _image_shape(
     input_shape: Sequence[int], *, least: int, wanted: str, below: float = float("inf")
 ) -> list[int]:
-    """Return channels, height and width; refuse anything but an image of suitable size."""
+    """Return channels, height and width; raise an error unless it is an image of suitable size."""
     sizes = [int(size) for size in input_shape]
     if channels_last(sizes):
         sizes = [sizes[2], *sizes[:2]]

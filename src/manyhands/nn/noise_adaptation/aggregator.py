@@ -53,7 +53,7 @@ class AggregatorModule(FixedConfusionModule):
         labels: Tensor,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """Log probabilities of the classes of n instances given their annotations.
+        """Return the log probabilities of the classes of n instances given their annotations.
 
         Parameters
         ----------

@@ -23,8 +23,8 @@ class CommonNoiseModule(CrowdModule):
     classifier : ScaledClassifier
     n_classes, n_annotators : int
     input_shape : sequence of int
-        Shape of one instance. The auxiliary network sees instances scaled and flattened; of dicts
-        and token ids, what `ScaledClassifier.represent` returns.
+        Shape of one instance. The auxiliary network gets instances scaled and flattened; for dicts
+        and token ids it gets the vectors of `ScaledClassifier.represent`.
     annotator_features : tensor of shape (n_annotators, n_features), optional
         The vectors e_r of Eq. 3; default: one-hot.
     embedding_dim : int
@@ -35,12 +35,12 @@ class CommonNoiseModule(CrowdModule):
     normalize : {"both", "annotator", "none"}
         Which embeddings are scaled to unit length.
     mixture : {"logits", "probabilities"}
-        What the gate mixes: the layers' outputs before the softmax (the released code, and Eq. 4)
+        Whether the gate mixes the layers' outputs before the softmax (the released code, and Eq. 4)
         or the two distributions (the equation of p(y|x)).
     classifier_output : {"probabilities", "logits"}
         Output of the classifier that the layers get as input.
     init_scale : float
-        Both layers start at this multiple of the identity.
+        Initial multiple of the identity in both layers.
 
     Notes
     -----
@@ -85,12 +85,12 @@ class CommonNoiseModule(CrowdModule):
         self.register_buffer("annotator_features", annotator_features)
 
     def embed_instances(self, scaled: Tensor) -> Tensor:
-        """Instance embeddings v of Eq. 3 for scaled instances, shape (n, embedding_dim)."""
+        """Return the embeddings v of Eq. 3 of scaled instances, shape (n, embedding_dim)."""
         v: Tensor = self.instance_embedding(self.classifier.represent(scaled))
         return F.normalize(v, dim=1) if self.normalize == "both" else v
 
     def embed_annotators(self, annotators: Tensor) -> Tensor:
-        """Annotator embeddings u of Eq. 3 for r annotators, shape (r, embedding_dim)."""
+        """Return the annotator embeddings u of Eq. 3 for r annotators, shape (r, embedding_dim)."""
         if self.annotator_features is None:
             # For one-hot e_r, W e_r is a column of W; no (r, n_annotators) matrix is needed.
             columns = self.annotator_embedding.weight.t().contiguous()
@@ -100,7 +100,7 @@ class CommonNoiseModule(CrowdModule):
         return u if self.normalize == "none" else F.normalize(u, dim=1)
 
     def gate(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Gate omega of Eq. 3: probability of the common noise layer, shape (m,)."""
+        """Return the gate omega of Eq. 3: probability of the common noise layer, shape (m,)."""
         return self._gate_logit(self.classifier.scaler(x), rows, annotators).sigmoid()
 
     def _gate_logit(self, scaled: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ class CommonNoiseModule(CrowdModule):
         return mix_log_proba(gate_logit, common.log_softmax(dim=-1), individual.log_softmax(dim=-1))
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of annotations, shape (m, n_classes)."""
+        """Return the log probabilities of annotations, shape (m, n_classes)."""
         scaled = self.classifier.scaler(x)
         output = self._output(scaled)
         common = (output @ self.common)[rows]
@@ -128,7 +128,7 @@ class CommonNoiseModule(CrowdModule):
         return self._mix(self._gate_logit(scaled, rows, annotators), common, individual)
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        """Return the log probabilities of all pairs, shape (n, r, n_classes)."""
         scaled = self.classifier.scaler(x)
         output = self._output(scaled)
         common = (output @ self.common)[:, None, :]
@@ -137,21 +137,21 @@ class CommonNoiseModule(CrowdModule):
         return self._mix(gate_logit, common, individual)
 
     def confusion(self, gate: Tensor) -> Tensor:
-        """Confusion matrices for instances of certain class, given annotators' mean gates (r,)."""
+        """Return the confusion matrices for given mean gates (r,), as if classes were certain."""
         common = self.common.expand_as(self.individual)
         gate_logit = gate.logit()[:, None].expand(-1, self.n_classes)
         mixed = self._mix(gate_logit, common, self.individual)
         return mixed.exp()
 
 
-# -- by EM: given confusion matrices, common and individual, with a learnt gate between them ------
+# -- for EM: common and individual confusion matrices are given, only the gate is trained ---------
 
 
 class FixedCommonNoiseModule(CommonNoiseModule):
     """A common confusion matrix and individual ones, none of them trained; a trained gate [1]_.
 
-    Unlike the layers of `CommonNoiseModule`, both are confusion matrices, [true, given], and what
-    the gate mixes is two distributions: the equation of p(y|x).
+    Unlike the layers of `CommonNoiseModule`, both are confusion matrices, [true, given], and the
+    gate mixes two distributions, as in the paper's equation of p(y|x).
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ auxiliary_hidden, normalize
         return mix_log_proba(gate_logit, _log(common), _log(individual))
 
     def log_likelihood(self, x: Tensor, rows: Tensor, annotators: Tensor, labels: Tensor) -> Tensor:
-        """Log probability of m annotations if the true class is known, (m, n_classes).
+        """Return the log probability of m annotations given each true class, (m, n_classes).
 
         It depends on x through the gate.
         """

@@ -14,7 +14,7 @@ from manyhands.functional import apply_confusion
 from manyhands.nn.base import CrowdModule, ScaledClassifier
 
 PARAMETRIZATIONS = ("softplus", "softmax", "column_softmax")
-"""How `ConfusionModule` turns free kernels into confusion matrices."""
+"""Ways in which `ConfusionModule` turns free kernels into confusion matrices."""
 
 
 class ConfusionModule(CrowdModule):
@@ -52,25 +52,25 @@ class ConfusionModule(CrowdModule):
         self.kernels = nn.Parameter(start.repeat(n_annotators, 1, 1))
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of annotations, shape (m, n_classes)."""
+        """Return the log probabilities of annotations, shape (m, n_classes)."""
         proba = self(x).softmax(dim=1)[rows]
         flat = F.embedding(annotators, self.kernels.flatten(1))
         kernels = flat.view(-1, self.n_classes, self.n_classes)
         return self._log(apply_confusion(proba, self._normalize(kernels)))
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        """Return the log probabilities of all pairs, shape (n, r, n_classes)."""
         matrices = self._normalize(self.kernels[annotators])
         return self._log(torch.einsum("nc,rcg->nrg", self(x).softmax(dim=1), matrices))
 
     def traces(self, annotators: Tensor) -> Tensor:
-        """Traces of the matrices W of r annotators, shape (r,)."""
+        """Return the traces of the matrices W of r annotators, shape (r,)."""
         flat = F.embedding(annotators, self.kernels.flatten(1))
         matrices = self._normalize(flat.view(-1, self.n_classes, self.n_classes))
         return matrices.diagonal(dim1=1, dim2=2).sum(dim=1)
 
     def confusion(self) -> Tensor:
-        """Confusion matrices for instances of certain class, shape (n_annotators, true, given)."""
+        """Return the confusion matrices, shape (n_annotators, true, given), rows sum to 1."""
         return self._log(self._normalize(self.kernels)).exp()
 
     def _normalize(self, kernels: Tensor) -> Tensor:
@@ -84,14 +84,14 @@ class ConfusionModule(CrowdModule):
         return positive / positive.sum(dim=-1, keepdim=True)
 
     def _log(self, given: Tensor) -> Tensor:
-        """Log probabilities of annotations from p(x) @ W."""
+        """Return the log probabilities of annotations from p(x) @ W."""
         if self.parametrization == "column_softmax":
             return given.log_softmax(dim=-1)
         return given.clamp_min(torch.finfo(given.dtype).tiny).log()
 
 
 class FixedConfusionModule(CrowdModule):
-    """A classifier with given confusion matrices, which explain annotations but are not trained."""
+    """A classifier with given confusion matrices that are not trained."""
 
     confusions: Tensor
 
@@ -101,13 +101,13 @@ class FixedConfusionModule(CrowdModule):
         self.register_buffer("confusions", start)
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Log of p(x) @ the annotator's confusion matrix, shape (m, n_classes)."""
+        """Return the log of p(x) @ the annotator's confusion matrix, shape (m, n_classes)."""
         proba = self(x).softmax(dim=1)[rows]
         given = apply_confusion(proba, self.confusions[annotators])
         return given.clamp_min(torch.finfo(given.dtype).tiny).log()
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        """Return the log probabilities of all pairs, shape (n, r, n_classes)."""
         proba = self(x).softmax(dim=1)
         given = torch.einsum("nc,rcg->nrg", proba, self.confusions[annotators])
         return given.clamp_min(torch.finfo(given.dtype).tiny).log()
@@ -117,9 +117,9 @@ class DirectModule(CrowdModule):
     """A classifier whose class probabilities are also each annotator's: no noise is modelled."""
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of the classes, shape (m, n_classes)."""
+        """Return the log probabilities of the classes, shape (m, n_classes)."""
         return self(x).log_softmax(dim=1)[rows]
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of the classes, repeated for r annotators, shape (n, r, n_classes)."""
+        """Return the log probabilities of the classes for r annotators, (n, r, n_classes)."""
         return self(x).log_softmax(dim=1)[:, None].expand(-1, len(annotators), -1)

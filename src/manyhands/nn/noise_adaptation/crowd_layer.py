@@ -27,10 +27,10 @@ class CrowdLayerModule(CrowdModule):
     init_scale : float
         Initial multiple of the identity for matrices, and initial value of scales.
     low_rank : int, optional
-        For "MW": an annotator's matrix is ``init_scale`` times the identity plus a mixture of so
-        many matrices that all annotators share. An annotator then has ``low_rank`` numbers instead
-        of n_classes². From n_classes² on, the shared matrices are fixed, one per entry, and every
-        matrix can be had, as without ``low_rank``.
+        For "MW": an annotator's matrix is ``init_scale`` times the identity plus a mixture of
+        ``low_rank`` matrices that all annotators share, so an annotator has ``low_rank`` weights
+        instead of n_classes². With n_classes² or more, the shared matrices are fixed, one per
+        entry, and every matrix is possible, as without ``low_rank``.
 
     Notes
     -----
@@ -68,7 +68,7 @@ class CrowdLayerModule(CrowdModule):
             self.scale = nn.Parameter(torch.full((n_annotators, 1), init_scale))
 
     def _share(self, rank: int, n_annotators: int) -> None:
-        """Make the shared matrices, and the annotators' mixtures of them, which start at 0."""
+        """Make the shared matrices, and each annotator's weights of them, initially 0."""
         size = self.n_classes**2
         self.mixture = nn.Parameter(torch.zeros(n_annotators, rank))
         if rank == size:
@@ -78,13 +78,13 @@ class CrowdLayerModule(CrowdModule):
         self.shared = nn.Parameter(columns.t().reshape(rank, self.n_classes, -1).clone())
 
     def _mixed(self, proba: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Outputs of the layers of low rank, (m, n_classes): no annotator's matrix is formed."""
+        """Return the outputs of low-rank layers, (m, n_classes), without forming any matrix."""
         through = torch.einsum("nc,kcg->nkg", proba, self.shared)[rows]
         weights = F.embedding(annotators, self.mixture)
         return self.init_scale * proba[rows] + torch.einsum("mk,mkg->mg", weights, through)
 
     def matrices(self, annotators: Tensor | None = None) -> Tensor:
-        """Matrices of r annotators (default: all) with "MW", shape (r, true, given)."""
+        """Return the matrices of r annotators (default: all) with "MW", shape (r, true, given)."""
         chosen = slice(None) if annotators is None else annotators
         if self.low_rank is None:
             return self.matrix[chosen]
@@ -92,7 +92,7 @@ class CrowdLayerModule(CrowdModule):
         return identity + torch.einsum("rk,kcg->rcg", self.mixture[chosen], self.shared)
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of annotations, shape (m, n_classes)."""
+        """Return the log probabilities of annotations, shape (m, n_classes)."""
         whole = self(x).softmax(dim=1)
         if self.connection == "MW" and self.low_rank is not None:
             return self._mixed(whole, rows, annotators).log_softmax(dim=1)
@@ -109,14 +109,14 @@ class CrowdLayerModule(CrowdModule):
         return proba.log_softmax(dim=1)
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        """Return the log probabilities of all pairs, shape (n, r, n_classes)."""
         if self.connection != "MW":
             return super().annotation_log_proba_grid(x, annotators)
         proba = self(x).softmax(dim=1)
         return torch.einsum("nc,rcg->nrg", proba, self.matrices(annotators)).log_softmax(dim=2)
 
     def confusion(self) -> Tensor:
-        """Confusion matrices for instances of certain class, shape (n_annotators, true, given)."""
+        """Return the confusion matrices, shape (n_annotators, true, given), rows sum to 1."""
         identity = torch.eye(self.n_classes, device=next(self.parameters()).device)
         if self.connection == "MW":
             return self.matrices().softmax(dim=2)
