@@ -1,4 +1,4 @@
-"""What crowd classifiers share: the course of a fit, prediction, and saving."""
+"""Shared code of crowd classifiers: fitting, prediction, and saving."""
 
 from manyhands._lazy import attach_stub
 

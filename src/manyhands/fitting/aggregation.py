@@ -30,7 +30,7 @@ class Infers(Protocol):
 
     @property
     def _protocol(self) -> Any:
-        """With a field ``targets``."""
+        """The protocol, which has a field ``targets``."""
 
 
 def infer_targets(
@@ -44,12 +44,12 @@ def infer_targets(
     Parameters
     ----------
     method : classifier
-        With the parameter ``aggregator``, and ``targets`` in its protocol.
+        A classifier with the parameter ``aggregator``, and ``targets`` in its protocol.
     table : AnnotationTable
     rng : Generator
     earlier : Earlier or None
-        In a partial fit: the aggregator goes on from its posterior of the instances seen before, as
-        its own ``partial_fit`` does.
+        In a partial fit: the aggregator continues from its posterior of earlier instances, as its
+        own ``partial_fit`` does.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def infer_targets(
 
 
 def _start(model: Any, table: AnnotationTable) -> FloatArray | None:
-    """Posterior of a model's aggregator, with the vote shares of the instances that are new.
+    """Return the posterior of a model's aggregator, with vote shares for new instances.
 
     None if the model was loaded, or the first instances of the table are not those it was fitted
     on.

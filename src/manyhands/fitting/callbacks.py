@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def announce(model: Method, fit: Fit[Any, Any], stages: Sequence[Stage]) -> None:
-    """Tell the user's callbacks that the training begins."""
+    """Call ``on_fit_begin`` of the user's callbacks."""
     if not fit.recipe.callbacks or not in_first_process():
         return
     weights = [part.numel() for part in fit.module.parameters() if part.requires_grad]
@@ -72,7 +72,10 @@ def announce(model: Method, fit: Fit[Any, Any], stages: Sequence[Stage]) -> None
 
 @contextmanager
 def ending_heard(model: Method) -> Iterator[None]:
-    """Tell the user's callbacks how the block ended; all hear of the error in one of them."""
+    """Call ``on_fit_end`` of the user's callbacks after the block, whether or not it failed.
+
+    All are called, even if one of them fails.
+    """
     waiting = list(model.callbacks or ()) if in_first_process() else []
     try:
         yield
@@ -99,7 +102,7 @@ class EpochClock(Callback):
 
 
 def make_callbacks(model: Method, fit: Fit[Any, Any]) -> tuple[list[Callback], BestState | None]:
-    """Make the callbacks of a fit, and name the one that keeps the best state.
+    """Make the callbacks of a fit, and return which one keeps the best state.
 
     Parameters
     ----------
@@ -148,7 +151,7 @@ def _validation(
 ) -> tuple[Callable[[], dict[str, float]], str, bool, Callable[[], FloatArray] | None]:
     """Return the monitor that compares epochs, its metric, and whether higher is better.
 
-    Last, what the guard compares: the values of the instances, or None if there is no guard.
+    The last item returns the values of instances that `BestState` compares, or is None.
     """
     if fit.held is None:
         gold = _gold_monitor(model, fit, "validation", fit.recipe.validation)
@@ -162,7 +165,7 @@ def _validation(
 
 
 def _watchers(model: Method, fit: Fit[Any, Any]) -> list[Callback]:
-    """Monitors of the watched sets whose instances have the shape of the training instances."""
+    """Return monitors of those watched sets that have the shape of the training instances."""
     watchers: list[Callback] = []
     for name, part in fit.watch.sets.items():
         shape = getattr(part[0], "shape", None)
@@ -179,7 +182,7 @@ def _watchers(model: Method, fit: Fit[Any, Any]) -> list[Callback]:
 def make_predictor(
     fit: Fit[Any, Any], features: Features, rows: IntArray | None = None
 ) -> Predictor:
-    """Make what predicts with the network in training as ``predict`` will."""
+    """Return a predictor with the network in training, by the rule of ``predict``."""
     rule = settled(fit.recipe.decision, grades=is_scale_of_grades(fit.table))
 
     def decide(proba: FloatArray) -> IntArray:
@@ -190,7 +193,7 @@ def make_predictor(
 
 
 def _gold_monitor(model: Method, fit: Fit[Any, Any], name: str, part: Any) -> GoldMonitor:
-    """Monitor of a named set (X, y_gold)."""
+    """Return the monitor of a named set (X, y_gold)."""
     if len(part) != 2:
         raise AnnotationError(
             f"{name} has {len(part)} parts; give (X, y_gold), a fraction of the instances, or None"
@@ -218,7 +221,7 @@ def _gold_monitor(model: Method, fit: Fit[Any, Any], name: str, part: Any) -> Go
 
 
 CROWD_PSEUDO_ANNOTATIONS = 2.0
-"""Pseudo-annotations that `ClassifierMonitor` adds to every row of a confusion matrix."""
+"""Number of pseudo-annotations that `ClassifierMonitor` adds to every row of a confusion matrix."""
 
 
 class AnnotationMonitor:
@@ -282,12 +285,12 @@ class ClassifierMonitor:
         return {"validation_classifier_nll": float(nll)}
 
     def _confusions(self, proba: Tensor) -> Tensor:
-        """Confusion matrices, shape (n_annotators, n_classes, n_classes)."""
+        """Return the confusion matrices, shape (n_annotators, n_classes, n_classes)."""
         place, annotator, label, weight = self.table
         counts = proba.new_zeros(self.n_annotators * self.n_classes, self.n_classes)
         counts.index_add_(0, annotator * self.n_classes + label, proba[place] * weight[:, None])
         counts = counts.view(self.n_annotators, self.n_classes, -1).transpose(1, 2)
-        # A class that nobody gave stays possible.
+        # The added count keeps classes possible that nobody gave.
         pooled = counts.sum(dim=0) + 1 / self.n_classes
         pooled = pooled / pooled.sum(dim=1, keepdim=True)
         counts = counts + CROWD_PSEUDO_ANNOTATIONS * pooled
@@ -297,7 +300,7 @@ class ClassifierMonitor:
 def _columns(
     place: IntArray, table: AnnotationTable, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Columns of a table as tensors: place of the instance, annotator, label, weight (mean 1)."""
+    """Return a table's columns as tensors: instance, annotator, label, weight (mean 1)."""
     annotator, label, weight = (
         torch.from_numpy(column.astype(kind)).to(device)
         for column, kind in (
@@ -339,7 +342,7 @@ class Predictor:
 
     @torch.inference_mode()
     def predicted(self) -> Tensor:
-        """Class codes, shape (n,)."""
+        """Return the class codes, shape (n,)."""
         self.module.eval()
         parts = [self.module(x) for x in self.features.batches(self.rows, self.batch_size)]
         logits = torch.cat(parts)
@@ -349,7 +352,7 @@ class Predictor:
         return torch.from_numpy(self.decide(proba))
 
     def quietly_predicted(self) -> Tensor:
-        """Class codes, shape (n,); the modules' modes and the random generators are restored."""
+        """Return the class codes, shape (n,), without any effect on the training."""
         modes = [(part, part.training) for part in self.module.modules()]
         # A backbone or a Dataset may draw random numbers even in prediction.
         with isolated_rng(0, self.features.device):
@@ -378,7 +381,7 @@ class GoldMonitor:
         return {"validation_accuracy": self.accuracy_of(self.predictor.predicted())}
 
     def accuracy_of(self, predicted: Tensor) -> float:
-        """Share of correct codes."""
+        """Return the share of correct codes."""
         return float((predicted == self.gold).double().mean())
 
 
@@ -388,7 +391,7 @@ class AgreementMonitor:
     Parameters
     ----------
     predictor : Predictor
-        Of the instances of ``held`` that have annotations, in the order of the table.
+        Predicts the annotated instances of ``held``, in the order of the table.
     held : AnnotationTable
 
     Attributes
@@ -427,7 +430,7 @@ class Watcher:
 
 
 class Follower:
-    """Keeps the predicted classes of `Followed` instances, without affecting the training."""
+    """Store the predicted classes of `Followed` instances, without affecting the training."""
 
     def __init__(self, followed: Followed, predictor: Predictor) -> None:
         self.followed = followed
@@ -440,7 +443,7 @@ class Follower:
 
 
 def _macro_f1(gold: IntArray, predicted: IntArray) -> float:
-    """`manyhands.metrics.macro_f1` of codes, without its checks, which can outlast an epoch."""
+    """Return `manyhands.metrics.macro_f1` of codes, without its checks, which cost an epoch."""
     size = 1 + max(gold.max(), predicted.max())
     hits = np.bincount(gold[gold == predicted], minlength=size)
     total = np.bincount(gold, minlength=size) + np.bincount(predicted, minlength=size)

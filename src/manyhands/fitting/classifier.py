@@ -64,8 +64,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         The network from features to class logits. None means ``"mlp"``, with 128 units as in the
         papers. See `manyhands.nn.make_backbone`.
     max_epochs : int or "auto", default="auto"
-        "auto": found by pilots, which train on two thirds of the instances and are compared with
-        the annotations of the others after every epoch; see `manyhands.fitting.pilots`. With
+        "auto": chosen by pilot runs, which train on two thirds of the instances and are compared
+        with the annotations of the others after every epoch; see `manyhands.fitting.pilots`. With
         ``validation``, it is 600 gradient steps, but at least 20 epochs.
     batch_size : int
         Instances per minibatch.
@@ -103,17 +103,17 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         (`AnnotationTable.ordered`), else "posterior"; ``labels_``, where a method has them, are
         labelled so whatever ``decision`` says. See `manyhands.decide`.
     callbacks : list of Callback or None, default=None
-        They hear of every epoch; see `manyhands.training.Callback`. They are not saved.
+        Objects that are called for every epoch; see `manyhands.training.Callback`. Not saved.
     protocol : MethodProtocol or None, default=None
-        What published experiments differ in, such as a new Adam every epoch, or which held-out
-        annotations choose it; a method may have a class of its own with more of that. None: the
-        defaults. ``set_params(protocol__monitor="likelihood")`` sets a field.
+        Settings in which published experiments differ, such as a new Adam every epoch, or the
+        measure that chooses the epoch; some methods have a protocol class with further fields.
+        None: the defaults. ``set_params(protocol__monitor="likelihood")`` sets a field.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     ordered_ : bool
-        Whether the annotations were grades in their order.
+        Whether the classes of the annotations were ordered.
     annotators_, n_annotators_ : array of shape (n_annotators,), int
     instances_ : array of shape (n_samples,)
         Ids of the rows of X, and so of ``posterior_`` and ``labels_``; saved with these.
@@ -130,7 +130,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     heard_ : array of shape (n_annotators,)
         Whether the annotator has annotations.
     training_instances_ : InstanceDigests
-        By which `score` recognises training instances. It is not saved.
+        Digests by which `score` recognises training instances. Not saved.
     best_epoch_, best_stage_ : int, str
         With ``validation``: the epoch (from 1) that was kept, and its stage.
     """
@@ -156,28 +156,28 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     @property
     def _traits(self) -> Traits:
-        """What the method is and can do."""
+        """Properties of the method."""
         return Traits()
 
     @abstractmethod
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> CrowdModule:
-        """Build the crowd module from parameters and vocabularies: loading knows nothing else."""
+        """Build the crowd module from parameters and vocabularies, all that loading knows."""
 
     def _check_parameters(self) -> None:
-        """Refuse unusable parameters before any data are read."""
+        """Raise an error for unusable parameters before any data are read."""
         check_parameters(self)
 
     def _prepare(self, fit: AnyFit) -> Any:
         """Return the method's own state for this fit, such as aggregated labels."""
 
     def _objective(self, fit: AnyFit, batch: CrowdBatch) -> dict[str, Tensor]:
-        """Named loss terms of a batch; training minimises their sum."""
+        """Return the named loss terms of a batch; training minimises their sum."""
         return crowd_nll(fit.module, batch, focus=fit.recipe.focus)
 
     def _stages(self, fit: AnyFit) -> list[Stage]:
-        """Phases of training; a single one by default."""
+        """Return the phases of training; a single one by default."""
         step = GradientStep(
             fit.module,
             lambda module, batch: self._objective(fit, batch),
@@ -187,18 +187,18 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return [Stage("train", step, fit.batches.epoch, fit.n_epochs)]
 
     def _callbacks(self, fit: AnyFit) -> tuple[list[Callback], BestState | None]:
-        """Callbacks in the order they are called, and the one that keeps the best state."""
+        """Return the callbacks in calling order, and the one that keeps the best state."""
         return make_callbacks(self, fit)
 
     @abstractmethod
     def _read_out(self, fit: AnyFit) -> dict[str, Any]:
-        """Fitted attributes by name, read off the trained network: ``confusion_``, and others.
+        """Return the fitted attributes of the trained network by name, such as ``confusion_``.
 
-        It may set ``fit.belief``, where the classes of training instances are known better than the
-        network knows them.
+        It may set ``fit.belief`` if better class probabilities of the training instances are known
+        than those of the network.
         """
 
-    # -- parameters as they are used ------------------------------------------------------------
+    # -- effective parameters -------------------------------------------------------------------
 
     @property
     def _network(self) -> Any:
@@ -243,8 +243,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Warns
         -----
         LostClassWarning
-            If a class with annotations is predicted for no training instance. X is predicted in
-            batches until all such classes have occurred; only a lost one costs a pass over all.
+            If an annotated class is predicted for no training instance (class collapse). X is
+            predicted in batches until all classes have occurred, so only a collapse costs a pass
+            over all instances.
         """
         with all_or_nothing(self):
             self._check_parameters()
@@ -254,7 +255,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def _fit(
         self, X: Instances, y: Target, watch: Watch, start: BaseCrowdClassifier | Earlier | None
     ) -> AnnotationTable:
-        """Read the data, train the network, and take over what is found.
+        """Read the data, train the network, and set the fitted attributes.
 
         Returns
         -------
@@ -278,10 +279,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return data.whole
 
     def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
-        """Train a network on everything seen, from the parameters of an earlier fit.
+        """Continue training a network on everything seen, from the parameters of an earlier fit.
 
-        Where pilots found its length, a short training is repeated, and one on few instances may
-        be.
+        If pilot runs chose the number of epochs, a short training is repeated instead, and one on
+        few instances may be.
         """
         self._check_parameters()
         n_epochs = whole_length(self.max_epochs, earlier)
@@ -304,12 +305,12 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     # -- prediction -----------------------------------------------------------------------------
 
     def predict_proba(self, X: Instances) -> FloatArray:
-        """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
+        """Return the probability of every true class, (n_samples, n_classes); rows sum to 1."""
         check_is_fitted(self, "module_")
         return prediction.apply(self, self.module_, X).double().softmax(dim=1).cpu().numpy()
 
     def predict(self, X: Instances) -> AnyArray:
-        """True class, shape (n_samples,), as ``decision`` says."""
+        """Return the class of every instance, shape (n_samples,), by the rule ``decision``."""
         proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
         return cast(AnyArray, self.classes_[self._decide(proba)])
 
@@ -321,16 +322,16 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return apply_rule(proba, self.decision, class_prior, grades=knows_grades(self))
 
     def predict_annotation_proba(self, X: Instances, annotators: Any = None) -> FloatArray:
-        """Probability of every class as the annotation by every annotator.
+        """Return the probability of every class as the annotation by every annotator.
 
         Parameters
         ----------
         X : as in `fit`
         annotators : ids, mask or slice, optional
-            Default: all. Integers are positions if the ids are strings. A new annotator, not seen
-            in `fit`, is expected to annotate as the crowd as a whole does: the result is the class
-            probabilities times ``pooled_confusion_``, or the class probabilities themselves if a
-            method has none. A warning says so.
+            Default: all. Integers are positions if the ids are strings. For a new annotator, not
+            seen in `fit`, the result is that of the crowd as a whole: the class probabilities times
+            ``pooled_confusion_``, or the class probabilities themselves if a method has none. A
+            warning says so.
 
         Returns
         -------
@@ -347,7 +348,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return prediction.annotation_grid(self, X, chosen)
 
     def predict_observed_proba(self, X: Instances, y: Target) -> FloatArray:
-        """Probability of every class as the annotation, for the pairs in a table.
+        """Return the probability of every class as the annotation, for the pairs in a table.
 
         These are entries of `predict_annotation_proba`, at a cost that grows with the number of
         annotations. The labels themselves are not used.
@@ -394,9 +395,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             return int(self.module_.eval().classifier.embed(blank).shape[1])
 
     def annotation_log_likelihood(self, X: Instances, y: Target) -> float:
-        """Mean log likelihood, in nats, of the observed annotations (without pseudo-annotations).
+        """Return the mean log likelihood of the observed annotations, in nats.
 
-        It rates calibration and the model of the annotators; to choose among models, see `score`.
+        Pseudo-annotations are left out. It measures calibration and the model of the annotators; to
+        choose among models, see `score`.
         Parameters and errors are those of `predict_observed_proba`.
         """
         table = observed_annotations(X, y, self.classes_)

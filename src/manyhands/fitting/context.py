@@ -1,4 +1,4 @@
-"""The context of one fit, and the gold labels that may watch it."""
+"""The context of one fit, and gold labels for the metrics in its history."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Watch:
         object.__setattr__(self, "sets", sets)
 
     def over(self, X: Instances, n_rows: int) -> Watch:
-        """The same, with ``y_train`` in the order of the rows of X if there are so many."""
+        """Return a copy with ``y_train`` in the order of the rows of X, if it has one per row."""
         y = self.y_train
         if y is None or isinstance(y, Mapping) or len(y) != n_rows:
             return self
@@ -90,12 +90,12 @@ class Watch:
 
 @dataclass(frozen=True, eq=False)
 class Earlier:
-    """The fit from which a partial fit goes on.
+    """The fit that a partial fit continues.
 
     Attributes
     ----------
     model : object
-        What it had found, by the names of a classifier's fitted attributes.
+        Object with its fitted attributes.
     share : float
         Share of all annotations that are new, from 0 to 1.
     """
@@ -104,28 +104,27 @@ class Earlier:
     share: float
 
     def epochs(self, n: int) -> int:
-        """Number of epochs, where a whole fit has n: the cost grows with what is new.
+        """Return the number of epochs of a partial fit, given n of a whole fit.
 
-        It is half of what n epochs on the new annotations alone would cost, because the weights
-        have something to start from.
+        The cost is half that of n epochs on the new annotations alone, because the weights are
+        already trained.
         """
         return max(1, ceil(n * self.share / 2))
 
 
 @dataclass(eq=False)
 class Fit(Generic[Module, State]):
-    """Everything that one fit works with. Every hook of a method receives it.
+    """The data and state of one fit. Every hook of a method receives it.
 
-    It lives only as long as the fit. A method keeps what its hooks share in ``state``, and what
-    becomes a fitted attribute in ``found``: nothing is set on the estimator while it fits.
+    It exists only during the fit. A method keeps the state that its hooks share in ``state``, and
+    future fitted attributes in ``found``: nothing is set on the estimator while it fits.
 
     Attributes
     ----------
     recipe : Recipe
         How the network is trained.
     data : CrowdData
-        What it is trained on; ``features``, ``given``, ``whole`` and ``watch`` are short for its
-        own.
+        The training data; ``features``, ``given``, ``whole`` and ``watch`` are shortcuts to it.
     table : AnnotationTable
         The training part of ``whole``: all but ``held``.
     held : AnnotationTable or None
@@ -135,9 +134,9 @@ class Fit(Generic[Module, State]):
         Minibatches of ``table``, balanced by ``class_balance``.
     rng : Generator
     n_epochs : int
-        Number of epochs: ``max_epochs``, or what "auto" has found.
+        Number of epochs: ``max_epochs``, or the number chosen for "auto".
     earlier : Earlier or None
-        In a partial fit: what it goes on from.
+        In a partial fit: the fit that it continues.
     history : History
     facts : dict of str to float
         Further entries of the next row of the history. Values persist until replaced.
@@ -145,8 +144,8 @@ class Fit(Generic[Module, State]):
         Fitted attributes by name, as far as they are found before the end, such as the
         ``aggregator_``; the ``class_prior_`` among them is the one that predictions go by.
     belief : array of shape (n_instances, n_classes) or None
-        Class probabilities of the annotated training instances, by which annotators are pooled.
-        None: those of the network.
+        Class probabilities of the annotated training instances, used to pool the annotators'
+        confusion matrices. None: those of the network.
     epoch : int
         The current epoch of the stage, from 0.
     module : CrowdModule
@@ -173,7 +172,7 @@ class Fit(Generic[Module, State]):
 
     @property
     def features(self) -> Features:
-        """Those of the data."""
+        """The features of the data."""
         return self.data.features
 
     @property

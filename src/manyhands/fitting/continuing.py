@@ -1,4 +1,4 @@
-"""What ``partial_fit`` goes on from: annotations that come later, and what is kept until then.
+"""Continued training by ``partial_fit``: later annotations, and the data kept for them.
 
 A partial fit trains on everything seen, mostly from the parameters found so far. Training on the
 new annotations alone would forget what was learnt before (``docs/results/partial_fit.md``). When
@@ -41,12 +41,12 @@ from manyhands.inference.inputs import (
 from manyhands.typing import AnyArray, Instances, IntArray
 
 GROWTH = 2
-"""A training from scratch follows when there are so many times the annotations of the last one."""
+"""Growth of the annotations since the last training from scratch at which there is another one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What partial fits have seen.
+    """All data that a classifier and its partial fits have seen.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Seen:
         Features of the instances of the table, in its order.
     table : AnnotationTable
     from_scratch : int
-        Annotations of the last training from scratch.
+        Number of annotations at the last training from scratch.
     """
 
     X: Any
@@ -71,7 +71,7 @@ def fit_from_scratch(
 ) -> None:
     """Fit to everything seen, as if it had come at once; with some parameters ``fixed``.
 
-    A twin with these parameters is fitted, and what it finds is taken over.
+    A copy with these parameters is fitted, and its fitted attributes are taken over.
     """
     whole = twin(model, **FOR_THE_FIRST_CALL | fixed).fit(seen.X, seen.table, **options)
     forget_fit(model)
@@ -79,24 +79,24 @@ def fit_from_scratch(
 
 
 SHORT = 4
-"""Most epochs, if pilots found them, of a training that is repeated rather than continued.
+"""Most epochs, chosen by pilots, of a training that is repeated instead of continued.
 
-To go on costs an epoch at least, so to repeat it costs little more. Pilots choose so few epochs
-where further ones learn the annotators' mistakes, which going on would do.
+To continue costs at least an epoch, so to repeat costs little more. Pilots choose so few epochs if
+further ones would learn the annotators' mistakes, which continuing would do.
 """
 
 
 def gone_on(
     model: BaseEstimator, seen: Seen, earlier: Earlier, watch: Watch | None = None
 ) -> BaseEstimator:
-    """Return what a fitted classifier is after it has gone on, for one that consists of it."""
+    """Return a fitted classifier after continued training, for one that consists of it."""
     again = fitted_twin(model)
     again._go_on(seen, replace(earlier, model=model), watch)
     return again
 
 
 def refusal_of(does: str, parts: Iterable[Any]) -> str | None:
-    """Say why a classifier that consists of others cannot go on, if one of them cannot."""
+    """Return why a classifier that consists of others cannot continue, if one of them cannot."""
     for part in parts:
         if not (hasattr(part, "_go_on") and hasattr(part, "partial_fit")):
             return f"{does} {type(part).__name__}, which cannot go on"
@@ -104,7 +104,7 @@ def refusal_of(does: str, parts: Iterable[Any]) -> str | None:
 
 
 def first_table(model: BaseEstimator, X: Instances, y: Target, classes: Any) -> AnnotationTable:
-    """Annotations of the first call, over the declared classes."""
+    """Return the annotations of the first call, over the declared classes."""
     table = _named(X, as_target(X, y, type(model).__name__))
     if classes is None:
         return table
@@ -122,7 +122,7 @@ def unmatched(X: Instances, y: Target) -> AnnotationTable:
 
 
 def _named(X: Instances, table: AnnotationTable) -> AnnotationTable:
-    """Call instances that a table only numbers by the ids that X carries."""
+    """Give the ids of X to instances that a table only numbers."""
     ids = row_ids(X) if table.instance_order.kind == "numbered" else None
     if ids is None or len(ids.values) != table.n_instances:
         return table
@@ -139,7 +139,7 @@ def _over_classes(table: AnnotationTable, classes: AnyArray, mend: str) -> Annot
 def with_added(
     model: BaseEstimator, X: Instances, y: Target, classes: Any, duplicates: Duplicates
 ) -> tuple[Seen | None, float]:
-    """Everything seen, with the new part, and the share that is new; None if nothing is."""
+    """Return all data including the new part, and the share of it; None if nothing is new."""
     model._check_shape(X)
     if classes is not None and not np.array_equal(as_values(classes), model.classes_):
         raise AnnotationError(
@@ -169,7 +169,7 @@ def with_added(
 def _everything_again(
     model: BaseEstimator, X: Instances, given: AnnotationTable
 ) -> tuple[Seen, float]:
-    """What a model was given that keeps nothing: all there is, with its annotators first."""
+    """Return the data for a model that has kept none; its known annotators come first."""
     known = AnnotationTable.from_arrays(
         [],
         [],
@@ -200,7 +200,7 @@ def _everything_again(
 
 
 def _extended(kept: Seen, X: Instances, new: AnnotationTable, merged: AnnotationTable) -> Any:
-    """Features of all instances, in the order of the merged table."""
+    """Return the features of all instances, in the order of the merged table."""
     places, _ = encode(
         new.instances, merged.instances, argument="y", vocabulary_name="the instances"
     )
@@ -238,7 +238,7 @@ def _check_kind(before: Any, X: Instances) -> None:
 def _check_unchanged(
     before: Any, X: Instances, places: IntArray, rows: IntArray, new: AnnotationTable
 ) -> None:
-    """Refuse other features of an old instance; items of Datasets are not compared."""
+    """Raise an error if an old instance has other features; items of Datasets are not compared."""
     if is_dataset(X):
         return
     mine, theirs = take_rows(before, places), take_rows(X, rows)
@@ -262,7 +262,7 @@ def _check_unchanged(
 
 
 def _differing_rows(mine: Any, theirs: Any) -> AnyArray:
-    """Mask of rows that differ, shape (n,); gaps equal gaps."""
+    """Return the mask of rows that differ, shape (n,); gaps equal gaps."""
     if isinstance(mine, Mapping):
         return np.any([_differing_rows(mine[name], theirs[name]) for name in mine], axis=0)
     if sparse.issparse(mine):
@@ -281,7 +281,7 @@ def _as_array(values: Any) -> AnyArray:
 
 
 def _stacked(before: Any, rows: Any) -> Any:
-    """Put new rows below the others."""
+    """Append new rows to the others."""
     frame = as_frame(before)
     if frame is not None:
         return _stacked_frames(frame, as_frame(rows))

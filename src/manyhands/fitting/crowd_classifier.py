@@ -1,4 +1,4 @@
-"""`CrowdClassifier`: what a classifier of every family is, and what all share (no torch)."""
+"""`CrowdClassifier`: the protocol of all classifiers, and their shared methods (no torch)."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from manyhands.typing import AnyArray, FloatArray, Instances
 
 @runtime_checkable
 class CrowdClassifier(Protocol):
-    """What a classifier is, be it a network, a stack, an average or self-training.
+    """Protocol of all crowd classifiers: networks, stacks, averages and self-training.
 
-    Messages, jobs and pages ask for nothing else, and go by the traits where families differ. Some
+    Messages, jobs and pages need nothing else, and use the traits if families differ. Some
     classifiers can do more: they have `partial_fit` unless the traits refuse it, and most have
     ``predict_annotation_proba``.
 
@@ -63,7 +63,7 @@ class CrowdClassifier(Protocol):
         """What the classifier is and can do."""
 
     def get_params(self, deep: bool = ...) -> dict[str, Any]:
-        """Parameters by name."""
+        """Return the parameters by name."""
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters."""
@@ -72,13 +72,13 @@ class CrowdClassifier(Protocol):
         """Train on annotations of instances."""
 
     def predict_proba(self, X: Instances) -> FloatArray:
-        """Probability of every true class, shape (n_samples, n_classes)."""
+        """Return the probability of every true class, shape (n_samples, n_classes)."""
 
     def predict(self, X: Instances) -> AnyArray:
-        """True class, shape (n_samples,), in the original class values."""
+        """Return the class of every instance, shape (n_samples,), as original class values."""
 
     def score(self, X: Instances, y: Target) -> float:
-        """Accuracy against gold labels, or agreement with annotations."""
+        """Return the accuracy against gold labels, or agreement with annotations."""
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder."""
@@ -93,10 +93,10 @@ def _can_continue(model: CrowdClassifierMixin) -> None:
 
 
 class CrowdClassifierMixin(ClassifierMixin):
-    """What networks, stacks, averages and self-training share: saving, scores, and how they go on.
+    """Shared methods of networks, stacks, averages and self-training: saving, scores, partial fits.
 
-    A family has what `CrowdClassifier` asks for, says in `_go_on` how it goes on, and in
-    `_check_shape` which features it refuses.
+    A family implements `CrowdClassifier`, continued training in `_go_on`, and the check of features
+    in `_check_shape`.
     """
 
     @property
@@ -133,7 +133,7 @@ class CrowdClassifierMixin(ClassifierMixin):
             In the first call: all classes there will be. Default: those of y. Later calls cannot
             add any.
         duplicates : {"error", "last", "keep"}, default="error"
-            A piece given twice is refused, counts once, or counts twice.
+            Whether annotations that are given twice are an error, count once, or count twice.
         watch : Watch, optional
             As in `fit`, for classifiers that take it there.
 
@@ -180,11 +180,11 @@ class CrowdClassifierMixin(ClassifierMixin):
 
     @abstractmethod
     def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
-        """Train on everything seen, from what an earlier fit has found."""
+        """Continue training on everything seen, from the results of an earlier fit."""
 
     @abstractmethod
     def _check_shape(self, X: Instances) -> None:
-        """Refuse features that are not like those of ``fit``."""
+        """Raise an error if features differ in shape from those of ``fit``."""
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: safetensors and JSON, no pickle.
@@ -212,7 +212,7 @@ class CrowdClassifierMixin(ClassifierMixin):
         return write(folder, self)
 
     def score(self, X: Instances, y: Target, sample_weight: Any = None) -> float:
-        """Accuracy against gold labels, or agreement with annotations.
+        """Return the accuracy against gold labels, or agreement with annotations.
 
         Parameters
         ----------

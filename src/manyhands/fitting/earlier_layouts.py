@@ -1,4 +1,4 @@
-"""Folders in the first layout, which every family wrote in its own way, in terms of today's.
+"""Translation of folders in the first layout, which differed between families, to today's.
 
 Each function translates a description of version 1, and the names of its arrays, to what
 `manyhands.fitting.saving` reads. No model is made here.
@@ -40,7 +40,7 @@ def upgraded(
     Returns
     -------
     description, arrays
-        As version 2 has them.
+        Description and arrays in the layout of version 2.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def upgraded(
     return _network(description, arrays)
 
 
-# -- wholes of members, each of which had a folder ------------------------------------------------
+# -- classifiers with members, each of which had a folder -----------------------------------------
 
 
 def _of_members(
@@ -95,7 +95,7 @@ def _of_members(
 
 
 def _nested(node: Node) -> Node:
-    """A model as a part of another."""
+    """Return a model as a part of another."""
     own = {key: part for key, part in node.items() if key not in ("class", "$pipeline")}
     if "$pipeline" in node:
         return {"$pipeline": node["$pipeline"]}
@@ -103,7 +103,7 @@ def _nested(node: Node) -> Node:
 
 
 def _moved(node: Any, prefix: str) -> Any:
-    """The same description, of arrays whose names have a prefix."""
+    """Return the same description, of arrays whose names have a prefix."""
     if isinstance(node, list):
         return [_moved(part, prefix) for part in node]
     if not isinstance(node, dict):
@@ -203,7 +203,7 @@ def _array(name: str, values: AnyArray, arrays: Arrays) -> Node:
 
 
 def _instances(description: Mapping[str, Any], arrays: Arrays) -> Node:
-    """Ids of the rows of ``posterior_``; the earliest folders have none, and none are numbers."""
+    """Return the ids of the rows of ``posterior_``; the earliest folders have none."""
     ids, n = description.get("instances"), len(arrays["posterior_"])
     plain = isinstance(ids, list) and not any(isinstance(each, list | dict) for each in ids)
     if ids is not None and not (plain and len(ids) == n):

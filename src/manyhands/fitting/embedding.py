@@ -44,7 +44,7 @@ EMBEDDING_NETWORK = "embedding"
 """The network for ``backbone=None``."""
 
 TRAINING_C = 0.1
-"""C of the regression before the last epoch, where C is chosen by cross-validation."""
+"""C of the regression in all epochs but the last, in which C is chosen by cross-validation."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -135,7 +135,7 @@ class EmbeddingClassifier(BaseCrowdClassifier):
             length_refusal="a pilot would have to fit the regression after every epoch",
         )
 
-    # -- the course of a fit ----------------------------------------------------------------------
+    # -- fitting ----------------------------------------------------------------------------------
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -253,12 +253,12 @@ class EmbeddingData:
         return means
 
     def take(self, places: Tensor) -> Tensor:
-        """Features of some of the instances, shape (m, *input_shape)."""
+        """Return the features of some of the instances, shape (m, *input_shape)."""
         return self.features.take(self.rows[places.to(self.rows.device)])
 
     @torch.no_grad()
     def embedded(self) -> Tensor:
-        """Current embedding of every instance, without dropout, shape (n, d)."""
+        """Return the current embedding of every instance, without dropout, shape (n, d)."""
         self.module.eval()
         parts = self.features.batches(self.rows, PREDICT_BATCH)
         return torch.cat([self.embedder.embed(x) for x in parts])
@@ -285,7 +285,7 @@ class EmbeddingData:
 def _content_order(
     features: Features, rows: IntArray, posterior: FloatArray, votes: FloatArray
 ) -> IntArray:
-    """Order of some rows that depends on their content, not on their position."""
+    """Return an order of rows that depends on their content, not on their position."""
     digests: list[bytes] = []
     proba = np.ascontiguousarray(posterior[rows], dtype=np.float32)
     parts = features.batches(torch.from_numpy(rows).to(features.device), PREDICT_BATCH)

@@ -1,4 +1,4 @@
-"""`Fitted`: what a fit has found, as a value, and the estimator that takes it over (no torch).
+"""`Fitted`: the result of a fit as a value, and functions that copy it to an estimator (no torch).
 
 An estimator is written to at the end of a fit, here and nowhere else.
 """
@@ -24,7 +24,7 @@ SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What a fit has found.
+    """The result of a fit.
 
     Attributes
     ----------
@@ -32,8 +32,7 @@ class Fitted:
         The trained network, in evaluation mode; None if a scikit-learn classifier was fitted.
     history : History
     found : mapping of str to object
-        What was read off the network, and found on the way: the method's fitted attributes, by
-        their names.
+        The method's fitted attributes by name.
     n_epochs : int or None
         As ``n_epochs_``.
     best_epoch, best_stage : int, str, or None
@@ -48,7 +47,7 @@ class Fitted:
     best_stage: str | None = None
 
     def attributes(self) -> dict[str, Any]:
-        """All of it, by the names of an estimator's fitted attributes."""
+        """Return all of it, by the names of an estimator's fitted attributes."""
         named = {
             "module_": self.module,
             "n_epochs_": self.n_epochs,
@@ -60,24 +59,24 @@ class Fitted:
 
 
 def fitted_attributes(model: BaseEstimator) -> dict[str, Any]:
-    """What a fit has found, by the names of the attributes, which end in an underscore."""
+    """Return what a fit has found, by the names of the attributes, which end in an underscore."""
     return {name: value for name, value in model.__dict__.items() if name.endswith("_")}
 
 
 def forget_fit(model: BaseEstimator, *, keep: Collection[str] = ()) -> None:
-    """Delete what an earlier fit has found, but for the attributes to ``keep``."""
+    """Delete the fitted attributes of an earlier fit, except those to ``keep``."""
     for name in fitted_attributes(model).keys() - set(keep):
         delattr(model, name)
 
 
 def take_over(model: BaseEstimator, attributes: Mapping[str, Any]) -> None:
-    """Set what a fit has found, by the names of the attributes."""
+    """Set fitted attributes by name."""
     for name, value in attributes.items():
         setattr(model, name, value)
 
 
 def become(model: BaseEstimator, fitted: Fitted) -> None:
-    """Set what a fit has found, in place of what an earlier one had."""
+    """Replace the fitted attributes of an earlier fit by those of a new one."""
     forget_fit(model)
     take_over(model, fitted.attributes())
 
@@ -102,7 +101,7 @@ def twin(model: E, **changed: Any) -> E:
 
 
 def fitted_twin(model: E) -> E:
-    """Make another estimator with a model's parameters and all that it has found, uncopied."""
+    """Return another estimator that shares a model's parameters and fitted attributes."""
     again, parameters = twin(model), model.get_params(deep=False)
     take_over(again, {k: value for k, value in vars(model).items() if k not in parameters})
     return again

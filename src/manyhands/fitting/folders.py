@@ -22,10 +22,10 @@ from manyhands.io import write_atomically
 
 FORMAT = "manyhands model"
 VERSION = 2
-"""Of the layout that is written."""
+"""Version of the layout that is written."""
 
 READ = (1, VERSION)
-"""Versions that are read; see `manyhands.fitting.earlier_layouts`."""
+"""Versions of the layout that can be read; see `manyhands.fitting.earlier_layouts`."""
 
 
 def write_model(folder: str | Path, description: dict[str, Any], content: bytes) -> Path:
@@ -35,8 +35,8 @@ def write_model(folder: str | Path, description: dict[str, Any], content: bytes)
     ----------
     folder : str or Path
     description : dict
-        What JSON can hold. The format, its version, the name and the digest of the weights, and a
-        checksum are added.
+        JSON values. The format, its version, the name and the digest of the weights, and a checksum
+        are added.
     content : bytes
         A safetensors file.
 
@@ -81,11 +81,11 @@ STAGING, READY, LOCK = ".manyhands-new", ".manyhands-ready", ".manyhands.lock"
 """Folders in a job's folder: files that are being written, and complete ones; and its lock."""
 
 REPLACED = "replaced.json"
-"""List, among the complete files, of the earlier ones that go when they are in place."""
+"""Name of the list of earlier files that are removed when the new ones are in place."""
 
 
 def publish(folder: Path, replaced: Iterable[str] = ()) -> None:
-    """Put a job's files, which are complete in the staging folder, in the place of earlier ones.
+    """Replace earlier files by a job's files, which are complete in the staging folder.
 
     Renaming the staging folder decides. A process that is killed later leaves the rest to `settle`,
     which the next job, and whoever reads the folder, calls: nobody finds files of two jobs.
@@ -114,7 +114,7 @@ def publish(folder: Path, replaced: Iterable[str] = ()) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Finish what a killed `publish` began, unless another process is at it.
+    """Finish an interrupted `publish`, unless another process holds the lock.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def settle(folder: Path) -> None:
 
 
 def settle_held(folder: Path) -> None:
-    """Do as `settle` does, where the lock is held; remove what was not complete."""
+    """Finish an interrupted `publish` while the lock is held; remove incomplete files."""
     for name in (STAGING, READY):
         if (folder / name).is_symlink():  # Of somebody who would have us move other files.
             (folder / name).unlink()
@@ -189,7 +189,7 @@ def read_weights(path: Path, digest: str) -> bytes:
 
 
 def current_weights(folder: Path) -> str | None:
-    """Name of the file, or of the folder of members, with the weights a folder already holds."""
+    """Return the name of the file or folder with the current weights; None if there are none."""
     try:
         path = Path(json.loads((folder / "model.json").read_text(encoding="utf-8"))["weights"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -207,13 +207,13 @@ def remove_weights(folder: Path, name: str | None) -> None:
 
 
 def checksum(description: dict[str, Any]) -> str:
-    """Digest of everything in model.json except the digest itself."""
+    """Return the digest of everything in model.json except the digest itself."""
     content = {name: value for name, value in description.items() if name != "checksum"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def check_unaltered(description: dict[str, Any], folder: Path) -> None:
-    """Refuse an altered description: with two classes swapped it would load and predict wrongly."""
+    """Raise an error if the description was altered, for example by swapping two classes."""
     if description.get("checksum") != checksum(description):
         raise ModelFolderError(
             f"{str(folder / 'model.json')!r} was altered (its checksum differs); save the model "

@@ -1,4 +1,4 @@
-"""Folds and hold-outs of whole instances: what belongs together leaves together."""
+"""Folds and hold-outs of whole instances and groups of instances."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
 
 SWAPS = 200
-"""Exchanges of each kind tried per unit of an annotator whose annotations all lie in one fold."""
+"""Number of exchanges that are tried per unit of an annotator with all annotations in one fold."""
 
 MINE = 4
-"""Units of such an annotator that are tried."""
+"""Number of units of such an annotator that are tried."""
 
 OTHERS = 4000
-"""Units of other folds among which partners are sought."""
+"""Number of units of other folds among which partners for an exchange are searched."""
 
 Confined = Callable[[FloatArray], AnyArray]
 """From units per annotator and fold, (r, n_folds), to a mask of annotators to help, (r,)."""
 
 
 def instance_units(X: Instances | None, table: AnnotationTable, groups: Any = None) -> IntArray:
-    """Number the units of instances that must be in one fold.
+    """Return the unit of each instance, from 0; instances of a unit must be in one fold.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _codes_of_groups(groups: Any) -> IntArray:
 
 
 def _codes_of_rows(X: Any) -> IntArray:
-    """Number distinct rows of an array, a sparse matrix, a frame or a list of texts."""
+    """Return the code of each row among the distinct rows of an array, matrix, frame or list."""
     keys: list[Any]
     if hasattr(X, "tocsr"):
         matrix = X.tocsr(copy=True)
@@ -111,7 +111,7 @@ def _codes_of_rows(X: Any) -> IntArray:
 
 
 def deal_folds(posterior: FloatArray, n_folds: int, rng: np.random.Generator) -> IntArray:
-    """Deal instances to folds of equal size, stratified by most probable class.
+    """Assign instances to folds of equal size, stratified by most probable class.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def deal_instances(
     rng: np.random.Generator,
     labels: IntArray | None = None,
 ) -> IntArray:
-    """Deal instances to folds of about equal size, unit by unit.
+    """Assign instances to folds of about equal size, unit by unit.
 
     Every fold gets about the same share of each class (by most votes; ties to the first) and of the
     instances without annotations (or label). Then units are exchanged so that, where possible, no
@@ -238,7 +238,7 @@ def hold_out_instances(
 
 
 def _unit_counts(table: AnnotationTable, units: IntArray) -> FloatArray:
-    """Instances of each unit by most voted class; last: without annotations. (U, C + 1)."""
+    """Count the instances of each unit by majority class, (U, C + 1); last: unannotated."""
     votes = table.observed.vote_counts()
     labels = np.where(votes.any(axis=1), votes.argmax(axis=1), table.n_classes)
     return _counts_by_class(units, labels, table.n_classes + 1)
@@ -251,7 +251,7 @@ def _counts_by_class(units: IntArray, labels: IntArray, n_columns: int | None = 
 
 
 def _deal_whole(counts: FloatArray, n_folds: int, rng: np.random.Generator) -> IntArray:
-    """Deal units of several sizes, largest first, each to the fold that has least of its kind."""
+    """Assign units, largest first, each to the fold with the fewest instances of its class."""
     folds = np.empty(len(counts), dtype=np.int64)
     held = np.zeros((n_folds, counts.shape[1]))
     totals = np.maximum(counts.sum(axis=0), 1.0)
@@ -265,7 +265,7 @@ def _deal_whole(counts: FloatArray, n_folds: int, rng: np.random.Generator) -> I
 
 
 def _incidence(table: AnnotationTable, units: IntArray, n_units: int) -> Any:
-    """Which annotator annotated which unit, as a sparse matrix of ones (R, U)."""
+    """Return a sparse matrix of ones (R, U) where an annotator annotated a unit."""
     observed = table.observed
     given = observed.take(observed.weight > 0)
     shape = (table.n_annotators, n_units)
@@ -289,7 +289,7 @@ def _spread_annotators(
     np.add.at(held, (_rows_of(given), folds[given.indices]), 1.0)
     for annotator in np.flatnonzero(confined(held)):
         if not confined(held[[annotator]])[0]:
-            continue  # An earlier exchange helped this one, too.
+            continue  # An earlier exchange has solved this one, too.
         own = given.indices[given.indptr[annotator] : given.indptr[annotator + 1]]
         for mine, other in _exchanges(own, folds, counts, rng):
             if _try_exchange(mine, other, folds, held, by_unit, confined):
@@ -301,20 +301,20 @@ def _rows_of(matrix: Any) -> IntArray:
 
 
 def _in_one_fold(held: FloatArray) -> AnyArray:
-    """Annotators with several units, all in one fold; ``held`` counts units, (r, n_folds)."""
+    """Return a mask of annotators with several units in one fold, from counts (r, n_folds)."""
     total = held.sum(axis=1)
     return (total > 1) & (held.max(axis=1) == total)
 
 
 def _all_held(held: FloatArray) -> AnyArray:
-    """Annotators whose units are all held out; ``held`` counts units kept and held, (r, 2)."""
+    """Return a mask of annotators with all units held out, from counts kept and held, (r, 2)."""
     return (held[:, 0] == 0) & (held[:, 1] > 0)
 
 
 def _exchanges(
     own: IntArray, folds: IntArray, counts: FloatArray, rng: np.random.Generator
 ) -> list[tuple[int, int]]:
-    """Pairs of one of the annotator's units and one of another fold, alike ones first."""
+    """Return pairs of a unit of the annotator and one of another fold, similar ones first."""
     mine = rng.permutation(own)[:MINE]
     elsewhere = rng.permutation(np.flatnonzero(folds != folds[own[0]]))[:OTHERS]
     alike, others = [], []

@@ -75,11 +75,11 @@ class LatentClasses:
         self.votes: Votes = replace(votes, start=start.astype(votes.start.dtype))
 
     def vote_shares(self) -> FloatArray:
-        """Soft majority vote, shape (m, n_classes): the starting point of EM."""
+        """Return the soft majority vote, shape (m, n_classes): the starting point of EM."""
         return vote_shares(self.votes)
 
     def posterior(self, proba: FloatArray, confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """E-step: q_i proportional to p(x_i) times prod_r confusion_r[:, y_ir], in log space.
+        """Return the E-step: q_i ~ p(x_i) times prod_r confusion_r[:, y_ir], in log space.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class LatentClasses:
         return e_step(self.votes, log_prior, floored_log(confusion + self.confusion_floor))
 
     def confusion(self, posterior: FloatArray) -> FloatArray:
-        """M-step: expected counts plus ``smoothing``, rows normalised (empty rows are uniform).
+        """Return the M-step: expected counts plus ``smoothing``, normalised rows.
 
         Parameters
         ----------
@@ -110,14 +110,14 @@ class LatentClasses:
         return normalise_rows(confusion_counts(self.votes, posterior) + self.smoothing)
 
     def spread(self, rows: FloatArray) -> FloatArray:
-        """Scatter rows (m, n_classes) to their instances, shape (n, n_classes); others are 0."""
+        """Return an array (n, n_classes) with the given rows at annotated instances, else 0."""
         spread = np.zeros((self.n_instances, rows.shape[1]))
         spread[self.instances] = rows
         return spread
 
 
 def read_confusion(module: FixedConfusionModule) -> FloatArray:
-    """Confusion matrices of a module, in double precision, rows normalised."""
+    """Return the confusion matrices of a module, in double precision, rows normalised."""
     return normalise_rows(module.confusions.double().cpu().numpy())
 
 
@@ -153,7 +153,7 @@ class SoftTargets:
         *,
         balanced_by: FloatArray | None = None,
     ) -> None:
-        """Take new targets, and balance them.
+        """Set new targets, and balance them.
 
         Parameters
         ----------
@@ -190,11 +190,11 @@ class SoftTargets:
         return torch.tensor(values, dtype=torch.float32, device=self.device)
 
     def objective(self, module: CrowdModule, batch: CrowdBatch) -> dict[str, Tensor]:
-        """``cross_entropy`` against the targets; see `soft_label_objective`."""
+        """Return ``cross_entropy`` against the targets; see `soft_label_objective`."""
         return soft_label_objective(module, batch, self.targets, self.weights, self._focus)
 
     def loss(self, logits: Tensor, instances: Tensor) -> dict[str, Tensor]:
-        """``cross_entropy`` of the logits (n, n_classes) of some instances."""
+        """Return ``cross_entropy`` of the logits (n, n_classes) of some instances."""
         weights = None if self.weights is None else self.weights[instances]
         loss = soft_cross_entropy(logits, self.targets[instances], weights, self._focus)
         return {"cross_entropy": loss}
@@ -204,7 +204,7 @@ class SoftTargets:
         return 0.0 if self.balance is None else self.balance.focus
 
     def state_dict(self) -> dict[str, Any]:
-        """Targets and weights, for a checkpoint."""
+        """Return the targets and weights, for a checkpoint."""
         return {"targets": self.targets, "weights": self.weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -215,7 +215,7 @@ class SoftTargets:
 
 
 def class_shares(targets: FloatArray) -> FloatArray:
-    """Share of every class in targets: the class prior of a classifier trained on them.
+    """Return the share of every class in targets: the class prior of a classifier trained on them.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def class_shares(targets: FloatArray) -> FloatArray:
 def balancing_weights(
     balance: ClassBalance | None, targets: FloatArray, rng: np.random.Generator
 ) -> FloatArray | None:
-    """Weights (n, n_classes) that balance targets; None if all are equal."""
+    """Return the weights (n, n_classes) that balance targets; None if all are equal."""
     return None if balance is None else balance.target_weights(targets, rng)
 
 
@@ -294,7 +294,7 @@ class TargetStep(GradientStep):
         super().start_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the optimiser, and the targets."""
+        """Return the state of the optimiser, and the targets."""
         return {**super().state_dict(), "targets": self.targets.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -343,7 +343,7 @@ class LatentClassClassifier(BaseCrowdClassifier):
         return LatentClasses(table, **{name: given[name] for name in names if name in given})
 
     def _read_out(self, fit: Fit[Any, Any]) -> dict[str, Any]:
-        """Confusion matrices, and the posterior given x and annotations (x alone without any)."""
+        """Return the confusion matrices, and the posterior given x and any annotations."""
         latent = self._latent(fit.table)
         all_rows = np.arange(latent.n_instances)
         confusion = read_confusion(fit.module)

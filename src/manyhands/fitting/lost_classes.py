@@ -1,4 +1,4 @@
-"""Classes that a fit has lost: they have annotations and are never predicted (no torch)."""
+"""Class collapse: annotated classes that a fitted classifier never predicts (no torch)."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from manyhands.fitting.reading import take_rows
 from manyhands.typing import AnyArray, Instances, IntArray
 
 INSTANCES_AT_ONCE = 1024
-"""Instances predicted at once."""
+"""Number of instances that are predicted at once."""
 
 NAMED = 5
-"""Number of lost classes that a warning names; it counts the others."""
+"""Number of collapsed classes that a warning names; it counts the others."""
 
 
 def warn_of_lost_classes(model: BaseEstimator, X: Instances, table: AnnotationTable) -> None:
-    """Warn if a fitted classifier predicts a class that has annotations for no training instance.
+    """Warn of class collapse: an annotated class that is predicted for no training instance.
 
     Parameters
     ----------
     model : fitted classifier
     X : as in ``fit``
     table : AnnotationTable
-        What the model was trained on; pseudo-annotations do not count.
+        The training annotations; pseudo-annotations do not count.
     """
     counts = np.bincount(table.observed.label, minlength=table.n_classes)
     lost = lost_classes(lambda rows: model.predict(take_rows(X, rows)), table)
@@ -69,8 +69,8 @@ def _times(count: int) -> str:
 def lost_classes(predict: Callable[[IntArray], AnyArray], table: AnnotationTable) -> IntArray:
     """Return the codes of observed classes that are predicted for no instance of a table.
 
-    Instances are predicted in batches until all classes have occurred. Only a lost class thus costs
-    a pass over the whole training set.
+    Instances are predicted in batches until all classes have occurred, so only a collapse costs a
+    pass over the whole training set.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def lost_classes(predict: Callable[[IntArray], AnyArray], table: AnnotationTable
 
 
 def _mends(model: BaseEstimator) -> str:
-    """Say which of a classifier's parameters may bring a lost class back."""
+    """Return advice on parameters that may prevent a class collapse."""
     parameters = model.get_params()
     mends = []
     if parameters.get("class_balance", "") is None:

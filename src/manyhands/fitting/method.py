@@ -1,7 +1,7 @@
-"""`Method`: what the shared fit asks of a method, all in one place.
+"""`Method`: the protocol of methods that the shared fit can train.
 
-`BaseCrowdClassifier` has a default for nearly everything here; a method of its own overrides what
-is different, and builds its module in `_build_module`.
+`BaseCrowdClassifier` has a default for nearly everything here; a method overrides what differs, and
+builds its module in `_build_module`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Method(Protocol):
     heard_: AnyArray
 
     def get_params(self, deep: bool = ...) -> dict[str, Any]:
-        """Parameters by name."""
+        """Return the parameters by name."""
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters."""
@@ -72,7 +72,7 @@ class Method(Protocol):
         """Check each parameter by itself."""
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probability of every true class, shape (n_samples, n_classes)."""
+        """Return the probability of every true class, shape (n_samples, n_classes)."""
 
     # Parameters as they are used.
     @property
@@ -86,10 +86,10 @@ class Method(Protocol):
         """Make the method's own state for a fit, which is then ``fit.state``."""
 
     def _stages(self, fit: AnyFit) -> list[Stage]:
-        """Phases of training, each with its step, its batches and its number of epochs."""
+        """Return the phases of training, with their steps, batches and numbers of epochs."""
 
     def _callbacks(self, fit: AnyFit) -> tuple[list[Callback], BestState | None]:
-        """Callbacks in the order they are called, and the one that keeps the best state."""
+        """Return the callbacks in calling order, and the one that keeps the best state."""
 
     def _read_out(self, fit: AnyFit) -> dict[str, Any]:
-        """Fitted attributes by name, read off the trained network."""
+        """Return the fitted attributes by name, read off the trained network."""

@@ -1,9 +1,9 @@
 """`MethodProtocol`: the settings of a method that published experiments differ in (no torch).
 
-A classifier's constructor has what one turns for data of one's own. What only switches between a
-paper and its released code, an ablation or a numerical detail is a field of ``protocol``, a frozen
-value. Files name all of them side by side, as do rows of experiments and ``--set`` of the command
-line: `flat_parameters` and `from_flat` translate.
+A classifier's constructor has the parameters that users adapt to their data. Settings that only
+distinguish a paper from its released code, an ablation or a numerical detail are fields of
+``protocol``, a frozen value. Files, rows of experiments and ``--set`` of the command line name both
+kinds side by side; `flat_parameters` and `from_flat` translate.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from sklearn.utils._param_validation import (
 from manyhands.exceptions import AnnotationError
 
 PREFIX = "protocol__"
-"""Of the fields in ``get_params`` and ``set_params``."""
+"""Prefix of the fields in ``get_params`` and ``set_params``."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MethodProtocol:
-    """Settings that few change, or that published experiments differ in: those of all networks.
+    """Settings that few users change, or in which published experiments differ.
 
     A method with more of them has a class of its own, derived from this one. Values are checked
     when they are given, and never change: ``set_params(protocol__monitor="likelihood")`` puts a new
@@ -72,7 +72,7 @@ class MethodProtocol:
     patience: int | None = None
 
     def __new__(cls, **values: Any) -> Self:
-        """Refuse unknown fields in a sentence that names those there are."""
+        """Raise an error for unknown fields that names the existing ones."""
         unknown = cls._unknown(values)
         if unknown is not None:
             raise TypeError(unknown)
@@ -83,11 +83,11 @@ class MethodProtocol:
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Fields and their defaults."""
+        """Return the fields and their defaults."""
         return {each.name: each.default for each in fields(cls) if each.init}
 
     def values(self) -> dict[str, Any]:
-        """Fields and their values."""
+        """Return the fields and their values."""
         return {name: getattr(self, name) for name in self.defaults()}
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
@@ -146,15 +146,15 @@ class NoiseProtocol(MethodProtocol):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StartProtocol(NoiseProtocol):
-    """Protocol of methods that try several starts of their layers, while classes are lost.
+    """Protocol of methods that try several initial scales of their layers after a class collapse.
 
     Parameters
     ----------
     reset_optimizer, monitor, patience, noise_lr
         See `NoiseProtocol`.
     init_scale : float or "auto", default="auto"
-        Layers start at this multiple of the identity. With "auto", a fit that loses a class (one
-        with annotations, predicted for no training instance) is repeated from a larger one.
+        Initial multiple of the identity in the layers. With "auto", a fit with class collapse (an
+        annotated class is predicted for no training instance) is repeated from a larger multiple.
     """
 
     _constraints = {
@@ -169,7 +169,7 @@ P = TypeVar("P", bound=MethodProtocol, covariant=True)
 
 
 class ProtocolOf(Generic[P]):
-    """What a classifier goes by: its ``protocol``, or the defaults of the method's class of them.
+    """Descriptor that returns a classifier's ``protocol``, or the method's default protocol.
 
     ``_protocol = ProtocolOf(CoNALProtocol)`` in the class of a method says which class that is, and
     ``self._protocol`` is a `CoNALProtocol`.
@@ -270,7 +270,7 @@ class TakesProtocol:
 
 
 def protocol_class(kind: Any) -> type[MethodProtocol] | None:
-    """Class of the protocols of a class of estimators; None if they have none."""
+    """Return the class of the protocols of a class of estimators; None if they have none."""
     found = getattr(kind, "_protocol", None)
     return found.kind if isinstance(found, ProtocolOf) else None
 
@@ -279,7 +279,7 @@ def protocol_class(kind: Any) -> type[MethodProtocol] | None:
 
 
 def flat_defaults(kind: Any) -> dict[str, Any]:
-    """Names and defaults of what can be set on a class, with the fields of its protocol.
+    """Return the names and defaults of what can be set on a class, with the fields of its protocol.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ def flat_parameters(estimator: Any) -> dict[str, Any]:
 
 
 def from_flat(kind: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a class is called with, from flat names: invert `flat_parameters`.
+    """Return the arguments of a class from flat names; the inverse of `flat_parameters`.
 
     Fields beside a ``protocol`` replace those in it; where all have their defaults, there is none.
 
@@ -330,7 +330,7 @@ def from_flat(kind: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settable(kind: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``set_params`` takes, from flat names."""
+    """Return the arguments of ``set_params`` from flat names."""
     protocol = protocol_class(kind)
     known = {} if protocol is None else protocol.defaults()
     return {PREFIX * (name in known) + name: value for name, value in parameters.items()}

@@ -1,4 +1,4 @@
-"""The network of a fit: made, scaled, started from given weights, and checked; its optimiser."""
+"""The network of a fit: its construction, scaling, initial weights and checks; its optimiser."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def make_module(method: Method, fit: Fit[Any, Any], start: Start | None) -> Crow
 def grown_weights(
     method: Method, module: CrowdModule, fit: Fit[Any, Any], earlier: Earlier
 ) -> Weights:
-    """Weights from which a partial fit goes on: those of new annotators are the crowd's.
+    """Return the weights from which a partial fit goes on: those of new annotators are the crowd's.
 
     An annotator's parameters and buffers are slices along an axis that has grown with the number of
     annotators. A new slice is the mean of the others, each weighted by that annotator's
@@ -157,7 +157,7 @@ def _load_start(module: CrowdModule, start: Weights) -> None:
 
 
 def check_logits(model: Method, module: CrowdModule, features: Features, rows: Tensor) -> None:
-    """Refuse what would cause an obscure error later: a wrong width, batch norm of one row."""
+    """Raise an error for a wrong output width, or batch normalisation of a single row."""
     if has_batch_norm(module) and min(model.batch_size, len(rows)) < 2:
         raise AnnotationError(
             f"backbone normalises over batches, which needs two instances in each: batch_size="
@@ -234,14 +234,14 @@ def read_annotator_features(given: Any, n_annotators: int) -> Tensor | None:
 
 
 def has_batch_norm(module: torch.nn.Module) -> bool:
-    """Whether a network normalises over batches, which rules out batches of one."""
+    """Return whether a network normalises over batches, which rules out batches of one."""
     return any(isinstance(part, _BatchNorm) for part in module.modules())
 
 
 def make_adam(
     module: CrowdModule, lr: float, weight_decay: float, noise_lr: float | None = None
 ) -> torch.optim.Optimizer:
-    """Adam for a crowd module.
+    """Make an Adam optimiser for a crowd module.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def make_adam(
 
 
 def rebuilt(model: Method, weights: Mapping[str, AnyArray], device: str) -> CrowdModule:
-    """Build the network of a saved classifier anew, from what was saved of it.
+    """Rebuild the network of a saved classifier.
 
     Parameters
     ----------

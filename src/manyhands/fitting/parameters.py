@@ -51,11 +51,11 @@ SHARED_CONSTRAINTS: dict[str, Any] = {
 """Constraints of the shared parameters, in scikit-learn's notation."""
 
 FIXED_LENGTH: dict[str, list[Any]] = {"max_epochs": [Interval(Integral, 1, None, closed="left")]}
-"""For classes with epochs that no pilot can judge, such as iterations of EM or of a solver."""
+"""Constraint for classes with epochs that no pilot can judge, such as iterations of EM."""
 
 
 def refuse_classes(model: BaseEstimator) -> None:
-    """Refuse a class where an object is needed; only a network may be made by a class.
+    """Raise an error if a parameter is a class instead of an object; only a network may be one.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def refuse_classes(model: BaseEstimator) -> None:
 
 
 def refuse_loose_layers(model: Method) -> None:
-    """Refuse a backbone that is neither a name, a network, a factory nor a dict of arguments.
+    """Raise an error unless a backbone is a name, a network, a factory or a dict of arguments.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def refuse_loose_layers(model: Method) -> None:
 
 
 def refuse_auto(model: Method) -> None:
-    """Refuse ``max_epochs="auto"`` where no pilot can judge the epochs, with the reason.
+    """Raise an error for ``max_epochs="auto"`` if no pilot run can judge the epochs.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def refuse_auto(model: Method) -> None:
 
 
 def check_decision(model: DecidesByRule, n_classes: int | None = None) -> None:
-    """Refuse a ``decision`` that the classifier cannot take.
+    """Raise an error for a ``decision`` that the classifier does not support.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def check_decision(model: DecidesByRule, n_classes: int | None = None) -> None:
 
 
 def check_parameters(model: Method) -> None:
-    """Refuse unusable parameters before any data are read.
+    """Raise an error for unusable parameters before any data are read.
 
     Raises
     ------

@@ -1,10 +1,10 @@
-"""``max_epochs="auto"``: how long to train, found by agreement with annotators out of fold.
+"""``max_epochs="auto"``: the number of epochs, chosen by out-of-fold agreement with annotators.
 
 A pilot trains on two thirds of the annotated instances and predicts the others after every epoch.
-There are up to three, until a thousand instances are predicted. The training itself takes as many
-epochs as the earliest of those whose agreement with the votes is not clearly behind the best. The
-earliest, because mistakes that annotators share are learnt last:
-agreement counts them as gains, so of two epochs that it cannot tell apart, the later is worse.
+There are up to three pilots, until a thousand instances are predicted. The number of epochs is the
+earliest one whose agreement with the votes is not clearly below the best (early stopping). It is
+the earliest because the mistakes that annotators share are learnt last, and agreement counts them
+as gains: of two epochs with equal agreement, the later is worse.
 
 `manyhands.select` predicts every instance out of fold anyway: its own trainings are the pilots
 (`longest`).
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 PILOT_STEPS = 600
-"""Gradient steps of a pilot."""
+"""Number of gradient steps of a pilot."""
 
 LEAST_EPOCHS = 20
-"""Fewest epochs of a pilot, however many steps they take."""
+"""Least number of epochs of a pilot, whatever its number of steps."""
 
 N_FOLDS = 3
-"""Folds of the annotated instances; a pilot predicts one."""
+"""Number of folds of the annotated instances; a pilot predicts one."""
 
 ENOUGH_PREDICTED = 1000
-"""Predicted instances after which there is no further pilot."""
+"""Number of predicted instances after which there is no further pilot."""
 
 MOST_BEHIND = 0.5
-"""Standard errors by which an epoch may be behind the best and still be chosen."""
+"""Standard errors by which an epoch may be below the best and still be chosen."""
 
 FEWEST_INSTANCES = 90
-"""Fewest annotated instances for a pilot."""
+"""Least number of annotated instances for a pilot."""
 
 PLAIN_STEPS = 200
-"""Gradient steps without a pilot."""
+"""Number of gradient steps if there is no pilot."""
 
 
 def chosen_length(
@@ -63,7 +63,7 @@ def chosen_length(
     pilot: Callable[[int, AnnotationTable, IntArray], IntArray],
     start: Start | None = None,
 ) -> int:
-    """Number of epochs (of every stage) of a fit.
+    """Return the number of epochs (of every stage) of a fit.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def chosen_length(
 
 
 def whole_length(max_epochs: int | str, earlier: Earlier) -> int:
-    """Number of epochs of a whole fit, of which a partial fit takes its share.
+    """Return the number of epochs of a whole fit, of which a partial fit takes its share.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def whole_length(max_epochs: int | str, earlier: Earlier) -> int:
 
 
 def longest(model: BaseEstimator, n_instances: int) -> int | None:
-    """Number of epochs of trainings that out-of-fold predictions are to choose from.
+    """Return the number of epochs from which out-of-fold predictions are to choose.
 
     Parameters
     ----------
@@ -151,12 +151,12 @@ def longest(model: BaseEstimator, n_instances: int) -> int | None:
 
 
 def limit(steps_per_epoch: int) -> int:
-    """Number of epochs of a pilot, and of a fit whose ``validation`` decides."""
+    """Return the number of epochs of a pilot, and of a fit whose ``validation`` decides."""
     return max(LEAST_EPOCHS, round(PILOT_STEPS / steps_per_epoch))
 
 
 def earliest(codes: IntArray, shares: FloatArray, behind: float = MOST_BEHIND) -> int:
-    """Return the earliest epoch, from 1, whose agreement is not clearly behind that of the best.
+    """Return the earliest epoch, from 1, with an agreement not clearly below the best.
 
     Parameters
     ----------

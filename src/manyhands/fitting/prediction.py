@@ -28,7 +28,7 @@ GRID_ENTRIES = 1 << 24
 
 
 def device_of(model: Method) -> torch.device:
-    """Device of a fitted classifier's network."""
+    """Return the device of a fitted classifier's network."""
     device: torch.device = next(model.module_.parameters()).device
     return device
 
@@ -50,7 +50,7 @@ def apply(model: Method, function: Callable[[Tensor], Tensor], X: Instances) -> 
 
 
 def has_embedding(model: Method) -> bool:
-    """Whether the network of a classifier has an embedding, as all named backbones do.
+    """Return whether the network of a classifier has an embedding, as all named backbones do.
 
     A classifier of sets of labels has several networks.
     """
@@ -64,7 +64,7 @@ def has_embedding(model: Method) -> bool:
 
 
 def class_proba(module: CrowdModule, features: Features, rows: IntArray) -> FloatArray:
-    """Class probabilities that the network predicts for some rows, shape (m, n_classes).
+    """Return the class probabilities that the network predicts for some rows, shape (m, n_classes).
 
     Leaves the module in evaluation mode.
     """
@@ -79,7 +79,7 @@ def class_proba(module: CrowdModule, features: Features, rows: IntArray) -> Floa
 
 @torch.inference_mode()
 def annotation_grid(model: Method, X: Instances, chosen: IntArray) -> FloatArray:
-    """Probability of every class as the annotation by some annotators.
+    """Return the probability of every class as the annotation by some annotators.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def annotation_grid(model: Method, X: Instances, chosen: IntArray) -> FloatArray
     array of shape (n_samples, r, n_classes)
         float32; the last axis sums to 1.
     """
-    # An annotator without annotations is as unknown as a new one.
+    # An annotator without annotations is treated like a new one.
     known = np.append(model.heard_, False)[chosen]
     features = features_of(model, X)
     columns = torch.from_numpy(chosen[known]).to(features.device)
@@ -116,7 +116,7 @@ def annotation_grid(model: Method, X: Instances, chosen: IntArray) -> FloatArray
 
 
 def confusions_with_pooled(model: Method) -> FloatArray:
-    """Confusion matrices, followed by that of a new annotator (at code -1)."""
+    """Return the confusion matrices, followed by that of a new annotator (at code -1)."""
     return np.concatenate([model.confusion_, model.pooled_confusion_[None]])
 
 
@@ -197,7 +197,7 @@ def collect_proba(
 
 
 def new_annotator_proba(model: Method, logits: Tensor) -> FloatArray:
-    """Probability of every class as a new annotator's annotation, shape (n, n_classes)."""
+    """Return the probability of every class as a new annotator's annotation, (n, n_classes)."""
     proba = logits.double().softmax(dim=1).cpu().numpy()
     pooled = getattr(model, "pooled_confusion_", None)
     return cast(FloatArray, proba if pooled is None else proba @ pooled)

@@ -71,7 +71,7 @@ def table_of(X: Instances, y: Target) -> AnnotationTable:
 
 
 def drop_weightless(table: AnnotationTable) -> AnnotationTable:
-    """Leave out annotations of weight 0, which count as missing."""
+    """Return the table without annotations of weight 0, which count as missing."""
     return table if table.weights is None else table.take(table.weights > 0)
 
 
@@ -165,7 +165,7 @@ def forget_columns(estimator: BaseEstimator) -> None:
 
 
 def is_dataset(X: Any) -> bool:
-    """Whether X is a torch Dataset or DataLoader."""
+    """Return whether X is a torch Dataset or DataLoader."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False
@@ -179,17 +179,17 @@ def is_dataset(X: Any) -> bool:
 
 
 def _is_loader(X: Any) -> bool:
-    """Whether X is a torch DataLoader."""
+    """Return whether X is a torch DataLoader."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(X, torch.utils.data.DataLoader)
 
 
 FEW_COLUMNS = 1000
-"""Sparse features with so few columns are made dense where the whole is in memory anyway."""
+"""Number of columns up to which sparse features are made dense if all are in memory anyway."""
 
 
 def as_rows(X: Any) -> Any:
-    """Features that `read_features` returned, as an array or a wide sparse matrix.
+    """Return the features that `read_features` returned, as an array or a wide sparse matrix.
 
     A Dataset is read into an array. A sparse matrix with few columns becomes dense.
     """
@@ -209,7 +209,7 @@ def as_rows(X: Any) -> Any:
 
 
 def refuse_dicts(features: Any) -> None:
-    """Refuse instances that are dicts where something computes with their numbers."""
+    """Raise an error for instances that are dicts if numbers are needed."""
     if features.packed is not None:
         raise AnnotationError(
             f"X has instances that are dicts ({features.packed}), and arrays are needed here; give "
@@ -218,12 +218,12 @@ def refuse_dicts(features: Any) -> None:
 
 
 def _is_dict(X: Any) -> bool:
-    """Whether X is a dict of arrays; some sparse matrices are mappings, too."""
+    """Return whether X is a dict of arrays; some sparse matrices are mappings, too."""
     return isinstance(X, Mapping) and not hasattr(X, "toarray")
 
 
 def refuse_text(estimator: BaseEstimator, X: Any) -> None:
-    """Refuse texts, which scikit-learn would try to read as numbers."""
+    """Raise an error for texts, which scikit-learn would try to read as numbers."""
     name, frame = type(estimator).__name__, as_frame(X)
     if frame is not None:
         refuse_text_columns(frame, name)
@@ -249,7 +249,7 @@ def refuse_text(estimator: BaseEstimator, X: Any) -> None:
 
 
 def refuse_text_columns(frame: Any, estimator: str) -> None:
-    """Refuse columns of text, which may be ids under an unknown name."""
+    """Raise an error for columns of text, which may be ids under an unknown name."""
     for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
         values = column.to_numpy()
         text = _first_text(values.tolist()) if values.dtype.kind in "OUT" else None
@@ -270,7 +270,7 @@ def _first_text(values: list[Any]) -> str | None:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text can be read as a number."""
+    """Return whether a text can be read as a number."""
     try:
         float(text)
     except ValueError:
@@ -279,7 +279,7 @@ def is_number(text: str) -> bool:
 
 
 def as_fitted(estimator: BaseEstimator, X: Instances, *, reset: bool) -> Any:
-    """Columns of a frame as `fit` had them, matched by name, without the column of ids.
+    """Return the columns of a frame in the order of `fit`, by name, without the column of ids.
 
     Anything but a frame, and a frame whose columns have no names, is returned as it is.
 
@@ -307,7 +307,7 @@ def as_fitted(estimator: BaseEstimator, X: Instances, *, reset: bool) -> Any:
 
 
 def refuse_names_of_columns(estimator: BaseEstimator, X: Instances, argument: str) -> None:
-    """Refuse a frame to measure by, with named columns, if `fit` got an array without names."""
+    """Raise an error for a frame with named columns if `fit` got an array without names."""
     frame = as_frame(X)
     if frame is None or hasattr(estimator, "feature_names_in_"):
         return
@@ -421,7 +421,7 @@ def n_rows(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
-# -- what is wrong with X: columns that tell the label or the id, and values that are not finite --
+# -- problems of X: leakage of the label or the id, and values that are not finite ----------------
 
 
 LABEL_NAMES = frozenset(
@@ -431,7 +431,7 @@ LABEL_NAMES = frozenset(
 
 
 def warn_of_telling_columns(X: Instances, table: AnnotationTable) -> None:
-    """Warn of columns of a frame that are called like, or equal to, the label or the id.
+    """Warn of leakage: columns of a frame that are named like, or equal to, the label or the id.
 
     Parameters
     ----------
@@ -467,11 +467,11 @@ def warn_of_telling_columns(X: Instances, table: AnnotationTable) -> None:
 
 
 def _equals_ids(values: AnyArray, table: AnnotationTable) -> bool:
-    """Whether a column holds the ids of the instances, or the numbers of the rows."""
+    """Return whether a column holds the ids of the instances, or the numbers of the rows."""
     if len(values) < 2 or values.dtype.kind not in "iufOUT":
         return False
     if values.dtype.kind == "O" and not all(isinstance(each, str | int) for each in values):
-        return False  # Gaps, decimals: nothing that ids are, and not all of it can be compared.
+        return False  # Gaps and decimals are never ids, and cannot always be compared.
     return any(
         values[0] == ids[0] and bool(np.all(values == ids))
         for ids in (table.instances, np.arange(len(values)), np.arange(1, len(values) + 1))
@@ -479,10 +479,10 @@ def _equals_ids(values: AnyArray, table: AnnotationTable) -> bool:
 
 
 def _permutes_ids(values: AnyArray, table: AnnotationTable) -> bool:
-    """Whether a column of whole numbers or texts holds every id once, in any order."""
+    """Return whether a column of whole numbers or texts holds every id once, in any order."""
     if len(values) < 5 or values.dtype.kind not in "iufOUT":
         return False
-    # The first values suffice to pass nearly every feature.
+    # The first values suffice to exclude nearly every feature.
     head = values[:64].tolist()
     if values.dtype.kind == "O":
         if not isinstance(values[0], str):
@@ -498,7 +498,7 @@ def _permutes_ids(values: AnyArray, table: AnnotationTable) -> bool:
 
 
 def equals_class(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:
-    """Whether a column holds a most voted class of every instance with votes, or its code.
+    """Return whether a column holds a most voted class of every instance with votes, or its code.
 
     Parameters
     ----------
@@ -511,14 +511,14 @@ def equals_class(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool
     bool
     """
     rows = np.flatnonzero(votes.any(axis=1))
-    # The first rows suffice to pass nearly every column.
+    # The first rows suffice to exclude nearly every column.
     return all(_tells(values[part], classes, votes[part]) for part in (rows[:64], rows)) and (
         len(set(values[rows].tolist())) > 1
     )
 
 
 def _tells(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:
-    """Whether every value is a class, or a code, with the most votes in its row."""
+    """Return whether every value is a class, or a code, with the most votes in its row."""
     numeric = classes.dtype.kind in "iub"
     if len(values) < 2 or values.dtype.kind not in ("iufb" if numeric else "iufbOUT"):
         return False
@@ -528,7 +528,7 @@ def _tells(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:
 
 
 def refused_features(estimator: BaseEstimator, X: Any, error: ValueError) -> ValueError:
-    """Explain why scikit-learn refused X, where its own words say no place or no mend."""
+    """Return a better error for X than scikit-learn's, with the place and the mend."""
     if "array element with a sequence" in str(error):
         sizes = sorted({len(row) for row in X if hasattr(row, "__len__")})
         found = f" ({sizes[0]} to {sizes[-1]} entries)" if len(sizes) > 1 else ""
@@ -542,7 +542,7 @@ def refused_features(estimator: BaseEstimator, X: Any, error: ValueError) -> Val
 
 
 def where_not_finite(estimator: BaseEstimator, X: Instances) -> str:
-    """Say where X, which scikit-learn refused, holds NaN or infinity, and what to do.
+    """Return a message that says where X holds NaN or infinity, and what to do.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recipe:
-    """How a network is trained: shared parameters and protocol of a method, as they are used.
+    """How a network is trained: the effective shared parameters and protocol of a method.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Recipe:
     max_epochs : int or "auto"
     batch_size : int
     lr, weight_decay : float
-        Of Adam; of the classifier alone with ``noise_lr``.
+        Settings of Adam; with ``noise_lr``, only for the classifier.
     noise_lr : float or None
         Learning rate of all other parameters, without weight decay.
     reset_optimizer : bool
@@ -61,7 +61,7 @@ class Recipe:
         Name on the progress bar.
     validation : None, float or (X, y_gold)
     monitor : {"agreement", "likelihood"}
-        What chooses the epoch on a held-out fraction; the likelihood, where epochs are rounds.
+        Measure that chooses the epoch on a held-out fraction; the likelihood if epochs are rounds.
     patience : int or None
     checkpoint : str, Path or None
     callbacks : sequence of Callback
@@ -120,13 +120,13 @@ class Recipe:
         return 0.0 if self.balance is None else self.balance.focus
 
     def make_optimizer(self, module: CrowdModule) -> torch.optim.Optimizer:
-        """Adam; with ``noise_lr``, all but the classifier use that rate without weight decay."""
+        """Make Adam; with ``noise_lr``, only the classifier keeps ``lr`` and ``weight_decay``."""
         return make_adam(module, self.lr, self.weight_decay, self.noise_lr)
 
 
 @dataclass(frozen=True, eq=False)
 class CrowdData:
-    """What a network is trained on: read, checked, and matched.
+    """Training data of a network: read, checked, and matched.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class CrowdData:
 
 
 def read_data(method: Method, X: Instances, y: Target, watch: Watch, *, reset: bool) -> CrowdData:
-    """Read what a classifier is to be fitted on.
+    """Read the training data of a classifier.
 
     What an earlier fit has found is discarded from the classifier, which gets the columns of X, the
     shape of an instance, and the vocabularies: scikit-learn's checks, and callbacks, read them

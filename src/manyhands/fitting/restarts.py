@@ -1,4 +1,4 @@
-"""Fits from further starts, while classes are lost."""
+"""Repeated fits from larger initial scales, as long as there is class collapse."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOG = logging.getLogger("manyhands")
 
 
 def scale_of(method: Method, given: float | None = None) -> float:
-    """Multiple of the identity at which a method's matrices start.
+    """Return the initial multiple of the identity of a method's matrices.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def scale_of(method: Method, given: float | None = None) -> float:
     Returns
     -------
     float
-        ``given``; else ``init_scale_``, where the matrices have started (folders of earlier
-        versions only have the parameter); else the parameter, or the first start that "auto" tries.
+        ``given``; else ``init_scale_``, the scale of the last fit (folders of earlier versions only
+        have the parameter); else the parameter, or the first scale that "auto" tries.
     """
     if given is not None:
         return given
@@ -91,7 +91,7 @@ def recipes_of_starts(method: Method, recipe: Recipe, before: object | None) -> 
 
 
 def _asked(method: object) -> float | str:
-    """Start that a method's protocol asks for; "auto" if there is none."""
+    """Return the start that a method's protocol asks for; "auto" if there is none."""
     protocol = getattr(method, "_protocol", None)
     return protocol.init_scale if isinstance(protocol, StartProtocol) else AUTO
 
@@ -110,11 +110,11 @@ def fewest_lost(
     recipes: Sequence[Recipe],
     attempt: Callable[[CrowdData, Recipe], Fitted],
 ) -> Fitted:
-    """Fit by one recipe after another until no class is lost; keep the fit that loses the fewest.
+    """Fit by one recipe after another until no class collapses; keep the fit with the fewest.
 
-    Of several, the first is kept: a class that no start brings back, such as one with a single
-    annotation, changes nothing. All have the same random numbers. Of the other fits, only their
-    checkpoints remain; their warnings are those of the first, and are not repeated.
+    A tie goes to the first fit, so a class that collapses from every start, such as one with a
+    single annotation, changes nothing. All fits draw the same random numbers. Only the checkpoints
+    of the other fits remain; their warnings repeat those of the first and are suppressed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The course of one fit: `run` trains a method's network on data, by a recipe."""
+"""One fit: `run` trains a method's network on data, by a recipe."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(
     start: Start | None = None,
     earlier: Earlier | None = None,
 ) -> Fitted:
-    """Train a method's network. The method is read, and nothing is set on it.
+    """Train a method's network. The method itself is not changed.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def run(
     start : Start, optional
         The weights to start from.
     earlier : Earlier, optional
-        The fit to go on from.
+        The fit to continue.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def found_length(
     start: Start | None,
     earlier: Earlier | None,
 ) -> int:
-    """Number of epochs: given, a checkpoint's, a share of an earlier fit's, or found by pilots.
+    """Return the number of epochs: given, from a checkpoint or an earlier fit, or by pilots.
 
     Parameters and errors are those of `run`, which then draws as if the number had been given.
 
@@ -114,7 +114,7 @@ def found_length(
         return n_epochs
 
     def pilot(n_epochs: int, rest: AnnotationTable, held: IntArray) -> IntArray:
-        # What there is to warn of, the training says, too.
+        # The training itself gives the same warnings.
         with isolated_rng(recipe.seed, data.features.device), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             part = replace(data, given=rest, whole=rest, watch=Watch())
@@ -130,7 +130,7 @@ def _pilot(method: Method, fit: Fit[Any, Any], held: IntArray, start: Start | No
     fit.module = deepcopy(make_module(method, fit, start))
     with default_dtype(fit.features.dtype):
         fit.state = method._prepare(fit)
-    # By the most probable classes, so that the length does not depend on ``decision``.
+    # The most probable classes, so that the number of epochs does not depend on ``decision``.
     predictor = Predictor(fit.module, fit.features, PREDICT_BATCH, None, held)
     follower = Follower(Followed(None), predictor)
     callbacks: list[Callback] = [EpochClock(fit), Monitor(follower)]
@@ -142,7 +142,7 @@ def _pilot(method: Method, fit: Fit[Any, Any], held: IntArray, start: Start | No
 
 
 def _train(method: Method, fit: Fit[Any, Any], start: Start | None) -> Fitted:
-    """Train, and read off what the network has learnt."""
+    """Train, and return the fitted attributes."""
     fit.module = make_module(method, fit, start)
     with default_dtype(fit.features.dtype):
         fit.state = method._prepare(fit)
@@ -164,7 +164,7 @@ def _train(method: Method, fit: Fit[Any, Any], start: Start | None) -> Fitted:
 
 
 def _read_out(method: Method, fit: Fit[Any, Any]) -> dict[str, Any]:
-    """Fitted attributes by name: those of the method, and what is known of the annotators."""
+    """Return the fitted attributes by name: those of the method, and those of the annotators."""
     found = {**fit.found, **method._read_out(fit)}
     belief = None
     if "confusion_" in found:
@@ -201,7 +201,7 @@ def _begin(
 def _run_stages(
     method: Method, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Callback]
 ) -> None:
-    """Run all stages, or those that a checkpoint has left."""
+    """Run all stages, or those that remain after a checkpoint."""
     first_stage = first_epoch = 0
     path = fit.recipe.checkpoint
     if path is not None and fit.earlier is None:
@@ -234,7 +234,7 @@ def balanced(
     rng: np.random.Generator,
     traits: Traits,
 ) -> AnnotationTable:
-    """Annotations as a loss uses them: with balancing weights, scaled to mean 1."""
+    """Return the annotations as a loss uses them: with balancing weights, scaled to mean 1."""
     if not traits.balances_annotations:
         return table
     if balance is not None:
@@ -245,7 +245,7 @@ def balanced(
     return replace(table, weights=weights / weights.mean())
 
 
-# -- what a run and the checkpoint it resumes from must have in common -----------------------------
+# -- specification that a run and its checkpoint must share ----------------------------------------
 
 
 def specification(method: Method, fit: Fit[Any, Any]) -> dict[str, str]:
@@ -297,7 +297,7 @@ def annotator_attributes(
     *,
     shrinks: bool,
 ) -> dict[str, AnyArray]:
-    """Fitted attributes about annotators: ``heard_``, and pooled and shrunk confusion matrices.
+    """Return ``heard_`` and the pooled and shrunk confusion matrices of annotators.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ def annotator_attributes(
 
 
 def annotated_proba(fit: Fit[Any, Any]) -> FloatArray:
-    """The network's class probabilities, (n, n_classes); 0 for instances without annotations."""
+    """Return the network's class probabilities, (n, n_classes); 0 for unannotated instances."""
     proba = np.zeros((fit.table.n_instances, fit.table.n_classes))
     rows = fit.batches.instances.cpu().numpy()
     proba[rows] = class_proba(fit.module, fit.features, rows)

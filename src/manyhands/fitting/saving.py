@@ -59,7 +59,7 @@ from manyhands.records import Record, is_saved_whole, record_named, record_of
 from manyhands.typing import AnyArray
 
 Node: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
-"""What JSON holds."""
+"""Type of the values that JSON can hold."""
 
 Collection: TypeAlias = list[Any] | tuple[Any, ...] | dict[Any, Any]
 
@@ -67,7 +67,7 @@ ClassFinder = Callable[..., type[Any]]
 """Finds the class of a name; saving itself knows no method."""
 
 NUMBERS, WIDEST = "biuf", 8
-"""Kinds of arrays that are kept as they are, and the most bytes of a number."""
+"""Kinds of arrays that are saved as arrays, and the largest number of bytes of a number."""
 
 PLAIN = (str, bool, int, float, type(None))
 
@@ -82,7 +82,7 @@ DAMAGES = (
     *(LookupError, TypeError, ValueError, AttributeError, OverflowError),
     *(RecursionError, MemoryError),
 )
-"""What making values of a damaged description raises: too large, too long, too deeply nested."""
+"""Exceptions that a damaged description may cause: too large, too long, too deeply nested."""
 
 
 def write(folder: str | Path, model: BaseEstimator) -> Path:
@@ -124,9 +124,9 @@ def read(
         `manyhands.registry.get`: returns the class of a name, and raises `AnnotationError` if
         there is none.
     device : str
-        Where networks go.
+        Device of the networks.
     backbone : nn.Module or callable, optional
-        Stands in for a network of the user's, which a folder does not hold.
+        The user's own network, which a folder does not hold.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def parameters_as_saved(model: BaseEstimator) -> dict[str, Any]:
 
 
 def is_known(model: object) -> bool:
-    """Whether a model that has no ``save`` says what of it is saved, as aggregators do."""
+    """Return whether a model without ``save`` declares what is saved, as aggregators do."""
     return record_of(model) is not None or is_saved_whole(model)
 
 
@@ -354,7 +354,7 @@ class _Writer:
             raise
 
     def _replaceable(self, value: object, path: str) -> Any:
-        """Describe a parameter that predictions do without: what cannot be saved is only named."""
+        """Describe a parameter that predictions do not need; only name it if it cannot be saved."""
         try:
             return self.node(value, path, unfitted=True)
         except AnnotationError:
@@ -377,7 +377,7 @@ def _not_ours(kind: str) -> _OwnError:
 
 
 def saved_parameters(model: BaseEstimator) -> dict[str, Any]:
-    """Parameters of an estimator that are saved, as loading should restore them, by flat names.
+    """Return the parameters of an estimator that are saved, by flat names.
 
     Gold labels, and what belongs to this machine or to random numbers drawn so far, are left out.
     """
@@ -400,7 +400,7 @@ def saved_parameters(model: BaseEstimator) -> dict[str, Any]:
 def saved_attributes(
     model: BaseEstimator, known: Record | None = None, traits: Traits | None = None
 ) -> dict[str, Any]:
-    """What a fit has found, as far as it is saved."""
+    """Return the fitted attributes that are saved."""
     own = vars(model)
     if known is not None:
         names: tuple[str, ...] = known.fields
@@ -417,7 +417,7 @@ def saved_attributes(
 
 
 class _Reader:
-    """Makes values of their descriptions."""
+    """Make values from their descriptions."""
 
     def __init__(
         self,
@@ -562,7 +562,7 @@ class _Reader:
 
 
 def _check_instances(model: BaseEstimator) -> None:
-    """Refuse ids of instances that are not one per row of ``posterior_``."""
+    """Raise an error unless there is one id of an instance per row of ``posterior_``."""
     ids, posterior = (vars(model).get(name) for name in ("instances_", "posterior_"))
     if ids is not None and posterior is not None and np.shape(ids) != posterior.shape[:1]:
         raise ModelFolderError(
@@ -571,26 +571,26 @@ def _check_instances(model: BaseEstimator) -> None:
         )
 
 
-# -- what a folder holds, as far as can be seen without reading it --------------------------------
+# -- kinds of folders, found without reading the model ---------------------------------------------
 
 
 def holds_aggregator(folder: str | Path) -> bool:
-    """Whether a folder's model is an aggregator."""
+    """Return whether a folder's model is an aggregator."""
     return _class_in(folder) in dir(inference)
 
 
 def holds_means(folder: str | Path) -> bool:
-    """Whether a folder's model is a `RatingMean`."""
+    """Return whether a folder's model is a `RatingMean`."""
     return _class_in(folder) == "RatingMean"
 
 
 def holds_ranking(folder: str | Path) -> bool:
-    """Whether a folder's model is a `BradleyTerry`."""
+    """Return whether a folder's model is a `BradleyTerry`."""
     return _class_in(folder) == "BradleyTerry"
 
 
 def holds_label_sets(folder: str | Path) -> bool:
-    """Whether a folder's model is a classifier that was fitted to sets of labels."""
+    """Return whether a folder's model is a classifier that was fitted to sets of labels."""
     try:
         found: Any = read_description(Path(folder))
     except ModelFolderError:
@@ -611,11 +611,12 @@ def _class_in(folder: str | Path) -> str | None:
 
 
 def refuse_means(folder: str | Path, what: str) -> None:
-    """Refuse a folder of means where labels are to be classes.
+    """Raise an error for a folder of means if labels must be classes.
 
     Raises
     ------
     AnnotationError
+        If the folder holds a `RatingMean`.
     """
     if holds_means(folder):
         raise AnnotationError(

@@ -1,4 +1,4 @@
-"""What classifiers are scored by: gold labels, observed annotations, and their annotators."""
+"""Reading of the targets of scores: gold labels, observed annotations, and their annotators."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from manyhands.typing import MISSING, AnyArray, FloatArray, Instances, IntArray
 
 
 def is_gold(y: Target) -> bool:
-    """Whether a target is one gold label per row, rather than annotations."""
+    """Return whether a target is one gold label per row, rather than annotations."""
     return not isinstance(y, AnnotationTable) and np.ndim(y) < 2
 
 
 def read_gold(X: Instances, y: Target, classes: AnyArray) -> Any:
-    """Gold labels of the rows of X; refused if some are missing."""
+    """Return the gold labels of the rows of X; raise an error if some are missing."""
     y = in_order_of_rows(X, y)
     gold = as_values(y)
     unknown = missing_mask(gold)
@@ -39,7 +39,7 @@ def read_gold(X: Instances, y: Target, classes: AnyArray) -> Any:
 def observed_annotations(
     X: Instances, y: Target, classes: AnyArray, sample_weight: Any = None
 ) -> AnnotationTable:
-    """Annotations of X to evaluate, over the model's classes; without pseudo-annotations."""
+    """Return the observed annotations of X, over the model's classes."""
     if sample_weight is not None:
         raise AnnotationError(
             "sample_weight applies to gold labels; give annotations their weights in the table "
@@ -58,7 +58,7 @@ def observed_annotations(
 
 
 def mean_log_proba(blocks: Iterator[tuple[IntArray, FloatArray]], table: AnnotationTable) -> float:
-    """Mean log probability of a table's annotations, from the blocks of `observed_log_proba`.
+    """Return the mean log probability of a table's annotations from `observed_log_proba`.
 
     The table's classes are those of the blocks' columns.
     """
@@ -69,7 +69,7 @@ def mean_log_proba(blocks: Iterator[tuple[IntArray, FloatArray]], table: Annotat
 
 
 def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
-    """Positions of annotators among the known ones; -1, with a warning, for new annotators."""
+    """Return the positions of annotators among the known ones; -1 and a warning for new ones."""
     if not len(known) and annotators is None:
         raise AnnotationError(
             f"{argument}: the profiles of this model's annotators were left out when it was "

@@ -86,7 +86,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
             self._check_second_stage()
 
     def _check_second_stage(self) -> None:
-        """Refuse parameters that apply only to networks."""
+        """Raise an error for parameters that apply only to networks."""
         name = type(self._network).__name__
         for parameter in ("validation", "checkpoint", "callbacks"):
             if getattr(self, parameter):
@@ -140,7 +140,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         found : dict
             Fitted attributes by name, ``estimator_`` among them.
         belief : array of shape (n_instances, n_classes) or None
-            The inferred classes, by which annotators are pooled.
+            The inferred classes, used to pool the annotators' confusion matrices.
         """
 
     def _clone_backbone(self, rng: np.random.Generator) -> Any:
@@ -163,7 +163,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
     # -- prediction by a scikit-learn classifier ------------------------------------------------
 
     def predict_proba(self, X: Instances) -> FloatArray:
-        """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
+        """Return the probability of every true class, (n_samples, n_classes); rows sum to 1."""
         if not hasattr(self, "estimator_"):
             return super().predict_proba(X)
         given = self.estimator_.predict_proba(as_fitted(self, X, reset=False))
@@ -177,7 +177,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         return cast(FloatArray, proba / proba.sum(axis=1, keepdims=True))
 
     def predict_annotation_proba(self, X: Instances, annotators: Any = None) -> FloatArray:
-        """Probability of every class as the annotation, (n_samples, n_annotators, n_classes).
+        """Return the probability of every class as the annotation by every annotator.
 
         See `BaseCrowdClassifier.predict_annotation_proba`. With a scikit-learn classifier it is
         p(x) times each annotator's confusion matrix, or p(x) itself if there is none.
@@ -196,7 +196,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
 
 
 def _weight_parameter(estimator: BaseEstimator, reason: str) -> str:
-    """Name of the parameter of ``fit`` for one weight per row.
+    """Return the name of the parameter of ``fit`` for one weight per row.
 
     Raises
     ------

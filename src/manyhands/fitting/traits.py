@@ -1,4 +1,4 @@
-"""`Traits`: what a classifier is and can do, as one value (no torch)."""
+"""`Traits`: the properties of a classifier as one value (no torch)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ UNSAVED = ("training_instances_", "instances_")
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """What a method is and can do, as far as the shared fit, messages and other rooms go by it.
+    """Properties of a method on which the shared fit, messages and other modules depend.
 
-    A class says so in its property `_traits`, which may depend on parameters.
+    A class returns them in its property `_traits`; they may depend on parameters.
 
     Attributes
     ----------
@@ -45,11 +45,11 @@ class Traits:
         Fitted attribute with the classifiers of which this one is the average; ``of_fitted`` makes
         it of others. None: it does not consist of classifiers.
     continue_refusal : str or None
-        Why there is no ``partial_fit``. None: there is.
+        Why there is no ``partial_fit``. None: there is one.
     predicts_by_backbone : bool
         Whether the backbone predicts by itself, so that another method may start from it.
     replaceable_parameters : tuple of str
-        Parameters that predictions do without: of what cannot be saved in them, only the name is.
+        Parameters that predictions do not need: a value that cannot be saved is only named.
     shrinks_confusions : bool
         Whether a row of ``confusion_`` gets one pseudo-annotation, distributed as the crowd's
         annotations are. Counts alone would make whatever an annotator never did impossible.
@@ -68,7 +68,7 @@ class Traits:
     pilots : bool
         Whether ``max_epochs="auto"`` runs the first stage as a pilot.
     trains_once : bool
-        Whether a training shows what shorter ones give: one stage of ``max_epochs`` epochs.
+        Whether a training includes all shorter ones: it is one stage of ``max_epochs`` epochs.
     epochs_are_rounds : bool
         Whether an epoch is a round of EM, whose number agreement must not choose.
     validates_last_stage_only : bool
