@@ -37,7 +37,7 @@ from evidence.scores import codes_of
 from evidence.study import Part, folders_of, grid, of_parts
 from evidence.tables import Record, groups, mean, spread, table, where
 from manyhands import datasets
-from manyhands.exceptions import LostClassWarning
+from manyhands.exceptions import ClassCollapseWarning
 from manyhands.fitting.method_protocol import from_flat
 from manyhands.fitting.pilots import AUTO
 
@@ -137,7 +137,7 @@ def fitted(
     given = {**SETS[name].params, "init_scale": init_scale}
     model = cls(**from_flat(cls, given), random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LostClassWarning)
+        warnings.simplefilter("ignore", ClassCollapseWarning)
         return model.fit(X, table)
 
 

@@ -604,3 +604,13 @@ def test_the_data_home_is_hidden_from_tests_without_the_mark():
 def test_the_data_home_is_shown_to_tests_with_the_mark(data_home):
     assert str(data_home) == os.environ["MANYHANDS_DATA"]
     assert data_home.is_dir()
+
+
+def test_a_former_name_of_a_warning_names_the_present_one():
+    from manyhands import exceptions
+
+    with pytest.warns(FutureWarning, match=r"LostClassWarning is now called ClassCollapseWarning"):
+        former = exceptions.LostClassWarning
+    assert former is exceptions.ClassCollapseWarning
+    with pytest.raises(AttributeError, match="has no attribute 'Unknown'"):
+        exceptions.Unknown  # noqa: B018

@@ -5,13 +5,13 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 __all__ = [
     "AnnotationError",
+    "ClassCollapseWarning",
     "DataNotFoundError",
     "DivergenceError",
-    "LostClassWarning",
     "MissingExtraError",
     "ModelChoiceWarning",
     "ModelFolderError",
@@ -73,8 +73,27 @@ class ModelChoiceWarning(UserWarning):
     """There is a reason to doubt a choice among models that was made without gold labels."""
 
 
-class LostClassWarning(UserWarning):
+class ClassCollapseWarning(UserWarning):
     """A fitted classifier predicts a class that has annotations for no training instance."""
+
+
+_FORMER_NAMES = {"LostClassWarning": "ClassCollapseWarning"}
+"""Names before version 0.1.0, and the present ones."""
+
+
+if not TYPE_CHECKING:  # Checkers of types would accept any name of this module.
+
+    def __getattr__(name: str) -> Any:
+        """Return an exception by its former name, with a warning that names the present one."""
+        if name not in _FORMER_NAMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        present = _FORMER_NAMES[name]
+        warn_caller(
+            f"{__name__}.{name} is now called {present}, and the former name will be removed; "
+            f"write {__name__}.{present}",
+            FutureWarning,
+        )
+        return globals()[present]
 
 
 def raise_missing_extra(feature: str, extra: str, error: ImportError | None = None) -> NoReturn:

@@ -17,7 +17,7 @@ from manyhands.classifiers import (
     SelfTrainingCrowdClassifier,
 )
 from manyhands.estimator_checks import parametrize_with_crowd_checks
-from manyhands.exceptions import LostClassWarning
+from manyhands.exceptions import ClassCollapseWarning
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.fitting.method_protocol import flat_defaults, settable
 from manyhands.registry import all_wrappers
@@ -203,11 +203,11 @@ def test_the_suite_catches_a_class_balance_that_changes_nothing():
 
 def test_the_suite_catches_a_lost_class_without_a_warning():
     from manyhands.estimator_checks import check_lost_classes
-    from manyhands.fitting.lost_classes import quiet_about_lost_classes
+    from manyhands.fitting.class_collapse import without_collapse_warnings
 
     class Mute(CrowdLayerClassifier):
         def fit(self, *args, **parameters):
-            with quiet_about_lost_classes():
+            with without_collapse_warnings():
                 return super().fit(*args, **parameters)
 
     with pytest.raises(AssertionError, match="fit warns 0 times of lost classes"):
@@ -222,7 +222,7 @@ def test_the_suite_catches_a_lost_class_that_is_not_named():
             with warnings.catch_warnings(record=True):
                 warnings.simplefilter("always")
                 super().fit(*args, **parameters)
-            warnings.warn("a class is lost; try more epochs", LostClassWarning, stacklevel=2)
+            warnings.warn("a class is lost; try more epochs", ClassCollapseWarning, stacklevel=2)
             return self
 
     with pytest.raises(AssertionError, match=r"lost class \d \(\d+ annotations\) is not named"):

@@ -30,7 +30,7 @@ from manyhands import (
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.exceptions import AnnotationError, LostClassWarning, ModelChoiceWarning
+from manyhands.exceptions import AnnotationError, ClassCollapseWarning, ModelChoiceWarning
 from manyhands.fitting import BaseCrowdClassifier, Watch
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
 from manyhands.linear.ridge import SoftRidge
@@ -552,8 +552,8 @@ def test_a_lost_end_of_a_scale_is_explained_by_the_median(rule):
     )
     model = AggregatedClassifier(backbone=Fixed([[0.3, 0.3, 0.4]]), decision=rule)
     says = r"classes that have annotations: 0 .* 2 .*; a median names the first or last grade only"
-    with pytest.warns(LostClassWarning, match=says):
+    with pytest.warns(ClassCollapseWarning, match=says):
         model.fit(X, table)
-    with pytest.warns(LostClassWarning, match="try ") as caught:
+    with pytest.warns(ClassCollapseWarning, match="try ") as caught:
         model.set_params(decision="posterior").fit(X, table)
     assert "median" not in str(caught[0].message)

@@ -39,8 +39,8 @@ from manyhands import (
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import (
     AnnotationError,
+    ClassCollapseWarning,
     DivergenceError,
-    LostClassWarning,
     ModelFolderError,
 )
 from manyhands.nn import CONNECTIONS
@@ -725,7 +725,7 @@ def as_dataset(X):
     return torch.utils.data.TensorDataset(torch.from_numpy(X).float())
 
 
-def make_lost_class():
+def make_collapsed_class():
     """Class 2 has a single annotation, of an instance whose features say class 0."""
     X, _, y = make_crowd_problem(n=30)
     A = np.where(y[:, None] == 2, -1, np.repeat(y[:, None], 3, axis=1))
@@ -741,9 +741,9 @@ STEADY = {"max_epochs": 10, "lr": 0.01, "batch_size": 16, "random_state": 0, "de
     "form", [np.asarray, np.ndarray.tolist, csr_matrix, as_dataset, pd.DataFrame]
 )
 def test_a_lost_class_is_named_with_the_mends(form):
-    X, A = make_lost_class()
+    X, A = make_collapsed_class()
     model = CrowdLayerClassifier(**STEADY, protocol=CrowdLayerProtocol(init_scale=1.5))
-    with pytest.warns(LostClassWarning) as caught:
+    with pytest.warns(ClassCollapseWarning) as caught:
         model.fit(form(X), A)
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -758,24 +758,26 @@ def test_nothing_is_said_where_every_annotated_class_is_predicted():
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2, 3])  # nobody gave class 3
     with warnings.catch_warnings():
-        warnings.simplefilter("error", LostClassWarning)
+        warnings.simplefilter("error", ClassCollapseWarning)
         CrowdLayerClassifier(**STEADY).fit(X, table)
         AggregatedClassifier(backbone=LogisticRegression()).fit(X, table)
 
 
 def test_a_second_stage_warns_of_a_lost_class_too():
-    X, A = make_lost_class()
+    X, A = make_collapsed_class()
     model = built(AggregatedClassifier, backbone=LogisticRegression(), targets="hard")
-    with pytest.warns(LostClassWarning, match=r"2 \(1 annotation\); try class_balance='reweight'"):
+    with pytest.warns(
+        ClassCollapseWarning, match=r"2 \(1 annotation\); try class_balance='reweight'"
+    ):
         model.fit(X, A)
 
 
 def test_a_fit_in_parts_warns_once():
-    X, A = make_lost_class()
+    X, A = make_collapsed_class()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         SelfTrainingCrowdClassifier(CrowdLayerClassifier(**STEADY), n_rounds=2).fit(X, A)
-    assert [w.category for w in caught].count(LostClassWarning) == 1
+    assert [w.category for w in caught].count(ClassCollapseWarning) == 1
 
 
 def test_crowding_starts_its_crowd_layer_as_it_is_told():

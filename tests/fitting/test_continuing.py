@@ -82,7 +82,7 @@ def test_a_short_training_is_repeated_rather_than_continued(monkeypatch):
 def test_methods_that_infer_labels_repeat_small_trainings(kind, monkeypatch):
     monkeypatch.setattr(pilots, "PLAIN_STEPS", 6)
     model = continued(kind(random_state=0, device="cpu"))
-    assert len(model.history_) == model.n_epochs_ == 6 > continuing.SHORT
+    assert len(model.history_) == model.n_epochs_ == 6 > continuing.FEW_EPOCHS
     scratch = kind(max_epochs=6, random_state=0, device="cpu").fit(X, TABLE)
     np.testing.assert_array_equal(model.predict_proba(X), scratch.predict_proba(X))
     # Where the number was given, no pilots are saved, so it goes on.

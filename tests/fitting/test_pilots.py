@@ -20,7 +20,7 @@ from manyhands import (
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import ModelFolderError
 from manyhands.fitting import pilots
-from manyhands.fitting.pilots import earliest, limit
+from manyhands.fitting.pilots import earliest, n_epochs_of_pilot
 from manyhands.registry import all_classifiers
 from manyhands.training import Checkpoint
 from tests.building import built
@@ -65,8 +65,8 @@ def test_instances_without_votes_do_not_count():
 
 def test_the_limit_is_in_steps_and_at_least_some_epochs(monkeypatch):
     monkeypatch.undo()
-    assert limit(6) == 100
-    assert limit(1000) == 20
+    assert n_epochs_of_pilot(6) == 100
+    assert n_epochs_of_pilot(1000) == 20
 
 
 def test_auto_trains_as_if_its_number_had_been_given(problem):
@@ -95,9 +95,9 @@ def test_pilots_neither_train_on_nor_miss_an_instance(
             assert n_epochs == 4
             return pilot(n_epochs, rest, held)
 
-        return pilots.chosen_length(method, recipe, table, rng, watched, start)
+        return pilots.chosen_n_epochs(method, recipe, table, rng, watched, start)
 
-    monkeypatch.setattr("manyhands.fitting.run.chosen_length", spy)
+    monkeypatch.setattr("manyhands.fitting.run.chosen_n_epochs", spy)
     CrowdLayerClassifier(**QUICK, **ONE_FIT).fit(X, A)
     annotated = np.flatnonzero(A.annotations_per_instance())
     assert len(seen) == n_pilots

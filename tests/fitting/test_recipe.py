@@ -11,7 +11,7 @@ from manyhands.estimator_checks import make_crowd_problem, quick_clone
 from manyhands.fitting import Watch
 from manyhands.fitting.fitted import Fitted
 from manyhands.fitting.recipe import CrowdData, Recipe, read_data
-from manyhands.fitting.run import found_length, run
+from manyhands.fitting.run import found_n_epochs, run
 from manyhands.registry import all_classifiers
 from tests.building import built
 from tests.classifiers.conftest import FEW_PARTS
@@ -49,7 +49,7 @@ def test_pilots_set_nothing_either(monkeypatch):
     model, data, recipe = begun(CrowdLayerClassifier)
     recipe = replace(recipe, max_epochs="auto")
     before = dict(vars(model))
-    assert 1 <= found_length(model, data, recipe, start=None, earlier=None) <= 4
+    assert 1 <= found_n_epochs(model, data, recipe, start=None, earlier=None) <= 4
     assert vars(model).items() == before.items()
 
 

@@ -18,7 +18,7 @@ from manyhands import (
     DASCClassifier,
     load,
 )
-from manyhands.exceptions import AnnotationError, LostClassWarning
+from manyhands.exceptions import AnnotationError, ClassCollapseWarning
 from manyhands.fitting import Watch
 from manyhands.fitting.context import Followed
 from manyhands.training import Callback
@@ -52,7 +52,7 @@ def network(n_epochs=10, **parameters):
 
 def quietly(model, *args, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LostClassWarning)
+        warnings.simplefilter("ignore", ClassCollapseWarning)
         return model.fit(*args, **options)
 
 
@@ -71,7 +71,7 @@ def test_the_fit_that_is_kept_is_that_of_its_number(n_epochs, kept):
 
 
 def test_a_class_is_lost_from_the_first_start_and_not_from_the_second():
-    with pytest.warns(LostClassWarning, match="an init_scale above 3"):
+    with pytest.warns(ClassCollapseWarning, match="an init_scale above 3"):
         first = network(init_scale=3.0).fit(X, A)
     assert set(first.predict(X)) == {0, 1}
     with warnings.catch_warnings():
@@ -80,7 +80,7 @@ def test_a_class_is_lost_from_the_first_start_and_not_from_the_second():
 
 
 def test_the_warning_remains_where_no_start_helps():
-    with pytest.warns(LostClassWarning) as caught:
+    with pytest.warns(ClassCollapseWarning) as caught:
         network(5).fit(X, A)
     assert len(caught) == 1
     assert caught[0].filename == __file__

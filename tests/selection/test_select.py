@@ -495,7 +495,7 @@ AUTOMATIC = [cls for _, cls in all_classifiers() if getattr(cls(), "max_epochs",
 @pytest.mark.parametrize("cls", AUTOMATIC)
 def test_what_trains_once_has_epochs_to_choose_from_and_nothing_else(cls, problem, short_auto):
     model = cls(device="cpu")
-    n_epochs = pilots.longest(model, 100)
+    n_epochs = pilots.n_epochs_to_search(model, 100)
     model.set_params(max_epochs=1)
     found = cross_predict(model, *problem, cv=2, return_epochs=True)
     assert (found.epochs is None) == (n_epochs is None)

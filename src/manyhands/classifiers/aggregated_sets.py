@@ -23,8 +23,8 @@ from manyhands.annotations.target import check_annotations, matched
 from manyhands.decision.label_sets import SetDecision, decide_by, decide_sets
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.fitting.class_collapse import without_collapse_warnings
 from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, become, twin
-from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.reading import check_rows, drop_weightless, take_rows
 from manyhands.inference import MultiLabelMajorityVote
 from manyhands.inference.confusions import estimate_confusions
@@ -141,7 +141,7 @@ def fit_sets(model: AggregatedClassifier, X: Any, y: LabelSetTable, gold: Any) -
             fitted.append(None)
             continue
         own = _copy(model, code, OptionPosterior(*_found(aggregator, code), title=repr(name)))
-        with told.of(code), quiet_about_lost_classes():
+        with told.of(code), without_collapse_warnings():
             own.fit(X, option)
         own.aggregator = None  # Its posterior is in ours.
         del own.aggregator_

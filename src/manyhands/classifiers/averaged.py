@@ -19,11 +19,11 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.digests import InstanceDigests
 from manyhands.decision.rules import apply_rule, knows_grades
 from manyhands.exceptions import AnnotationError, all_or_nothing
+from manyhands.fitting.class_collapse import warn_of_class_collapse, without_collapse_warnings
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, gone_on, refusal_of
 from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, become
-from manyhands.fitting.lost_classes import quiet_about_lost_classes, warn_of_lost_classes
 from manyhands.fitting.parameters import check_decision, refuse_classes
 from manyhands.fitting.reading import read_target
 from manyhands.fitting.scoring import mean_log_proba, observed_annotations
@@ -222,16 +222,16 @@ default="auto"
             check_decision(self, table.n_classes)
             members = fitted_members(self._make_members(), X, table, watch)
             become(self, averaged(members, InstanceDigests.of(y, table), table.ordered))
-            warn_of_lost_classes(self, X, table)
+            warn_of_class_collapse(self, X, table)
         return self
 
     def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
         """Let every member go on, as its own ``partial_fit`` does."""
-        with quiet_about_lost_classes():
+        with without_collapse_warnings():
             members = [gone_on(member, seen, earlier, watch) for member in self.estimators_]
         digests = InstanceDigests.of(seen.table, seen.table)
         become(self, averaged(members, digests, seen.table.ordered))
-        warn_of_lost_classes(self, seen.X, seen.table)
+        warn_of_class_collapse(self, seen.X, seen.table)
 
     def _check_shape(self, X: Any) -> None:
         for member in self.estimators_:
@@ -354,7 +354,7 @@ def fitted_members(
     -------
     list of fitted classifiers
     """
-    with quiet_about_lost_classes():
+    with without_collapse_warnings():
         return [member.fit(X, table, **_watched(member, watch)) for member in members]
 
 

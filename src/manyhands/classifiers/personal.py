@@ -26,7 +26,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf
-from manyhands.fitting.parameters import FIXED_LENGTH
+from manyhands.fitting.parameters import FIXED_EPOCHS
 from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.nn import AnnotatorHeadsModule, ScaledClassifier
 from manyhands.objectives import (
@@ -155,7 +155,7 @@ n_features) for two classes
             for name, constraint in BaseCrowdClassifier._parameter_constraints.items()
             if name not in {"backbone", "lr", "weight_decay"}
         },
-        **FIXED_LENGTH,
+        **FIXED_EPOCHS,
         "fusion": [Interval(Real, 0, None, closed="left")],
         "ridge": [Interval(Real, 0, None, closed="neither")],
         "fit_intercept": ["boolean"],

@@ -29,7 +29,7 @@ from manyhands.fitting.latent import (
     balancing_weights,
 )
 from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf
-from manyhands.fitting.parameters import FIXED_LENGTH
+from manyhands.fitting.parameters import FIXED_EPOCHS
 from manyhands.fitting.traits import Traits
 from manyhands.inference.probability import log_dirichlet
 from manyhands.nn import FixedConfusionModule, Linear
@@ -135,7 +135,7 @@ class RaykarClassifier(LatentClassClassifier):
 
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
-        **FIXED_LENGTH,
+        **FIXED_EPOCHS,
         "tol": [Interval(Real, 0, None, closed="left")],
     }
     # The other parameters have another meaning in an M-step that is solved to convergence.

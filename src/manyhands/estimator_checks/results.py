@@ -19,7 +19,7 @@ from manyhands.estimator_checks.problem import (
     quick_clone,
     quick_fit,
 )
-from manyhands.exceptions import LostClassWarning, ModelChoiceWarning
+from manyhands.exceptions import ClassCollapseWarning, ModelChoiceWarning
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.metrics import accuracy, vote_agreement
 from manyhands.typing import FloatArray
@@ -84,7 +84,7 @@ def check_decisions(estimator: BaseCrowdClassifier) -> None:
     median = fitted.classes_[(proba.cumsum(axis=1) < 0.5).sum(axis=1)]
     np.testing.assert_array_equal(fitted.predict(X), median, "grades are not labelled by medians")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LostClassWarning)
+        warnings.simplefilter("ignore", ClassCollapseWarning)
         plain = quick_clone(estimator, decision="posterior").fit(X, table)
     np.testing.assert_array_equal(plain.predict(X), plain.classes_[proba.argmax(axis=1)])
     if hasattr(fitted, "posterior_"):
@@ -92,7 +92,7 @@ def check_decisions(estimator: BaseCrowdClassifier) -> None:
         np.testing.assert_array_equal(fitted.labels_, fitted.classes_[codes])
     last_only = [[1.0, 1.0, 0.0]] * 3  # Every other answer costs something, whatever is true.
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LostClassWarning)
+        warnings.simplefilter("ignore", ClassCollapseWarning)
         costly = quick_clone(estimator, decision=last_only).fit(X, table)
     assert set(costly.predict(X).tolist()) == {2}, "predict ignores decision"
     unknown = quick_clone(estimator, decision="fair")
@@ -273,21 +273,21 @@ def check_lost_classes(estimator: BaseCrowdClassifier) -> None:
     X = np.eye(4)[np.minimum(y, 1)]
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2])
     model = quick_clone(estimator)
-    _expect_lost_classes_named(model, "fit", X, table)
+    _expect_collapse_named(model, "fit", X, table)
     if hasattr(model, "partial_fit"):
         model = quick_clone(estimator)
-        _expect_lost_classes_named(model, "partial_fit", X[:24], table[:24])
-        _expect_lost_classes_named(model, "partial_fit", X[24:], table[24:], seen=(X, table))
+        _expect_collapse_named(model, "partial_fit", X[:24], table[:24])
+        _expect_collapse_named(model, "partial_fit", X[24:], table[24:], seen=(X, table))
 
 
-def _expect_lost_classes_named(
+def _expect_collapse_named(
     model: Any, fit: str, X: FloatArray, table: AnnotationTable, seen: Any = None
 ) -> None:
     """Fit, and assert that one warning names the lost classes, their annotations and a mend."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         getattr(model, fit)(X, table)
-    messages = [str(w.message) for w in caught if w.category is LostClassWarning]
+    messages = [str(w.message) for w in caught if w.category is ClassCollapseWarning]
     assert len(messages) == 1, f"{fit} warns {len(messages)} times of lost classes, not once"
     X, table = seen or (X, table)
     for code in set(table.label.tolist()) - set(model.predict(X).tolist()):

@@ -71,7 +71,7 @@ def announce(model: Method, fit: Fit[Any, Any], stages: Sequence[Stage]) -> None
 
 
 @contextmanager
-def ending_heard(model: Method) -> Iterator[None]:
+def reporting_end(model: Method) -> Iterator[None]:
     """Call ``on_fit_end`` of the user's callbacks after the block, whether or not it failed.
 
     All are called, even if one of them fails.

@@ -21,16 +21,16 @@ from manyhands.annotations.target import Target
 from manyhands.decision.rules import apply_rule, knows_grades
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting import prediction, run
-from manyhands.fitting.callbacks import ending_heard, make_callbacks
+from manyhands.fitting.callbacks import make_callbacks, reporting_end
+from manyhands.fitting.class_collapse import warn_of_class_collapse
 from manyhands.fitting.context import AnyFit, Earlier, Watch
-from manyhands.fitting.continuing import SHORT, Seen, fit_from_scratch
+from manyhands.fitting.continuing import FEW_EPOCHS, Seen, fit_from_scratch
 from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.fitted import Fitted, take_over
-from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.method_protocol import MethodProtocol, TakesProtocol
 from manyhands.fitting.network import read_start
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_decision, check_parameters
-from manyhands.fitting.pilots import AUTO, ENOUGH_PREDICTED, whole_length
+from manyhands.fitting.pilots import AUTO, ENOUGH_PREDICTED, n_epochs_of_whole_fit
 from manyhands.fitting.reading import as_fitted, check_rows, read_features, table_of
 from manyhands.fitting.recipe import CrowdData, Recipe, read_data
 from manyhands.fitting.restarts import fewest_lost, recipes_of_starts
@@ -242,14 +242,14 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
         Warns
         -----
-        LostClassWarning
+        ClassCollapseWarning
             If an annotated class is predicted for no training instance (class collapse). X is
             predicted in batches until all classes have occurred, so only a collapse costs a pass
             over all instances.
         """
         with all_or_nothing(self):
             self._check_parameters()
-            warn_of_lost_classes(self, X, self._fit(X, y, watch or Watch(), start))
+            warn_of_class_collapse(self, X, self._fit(X, y, watch or Watch(), start))
         return self
 
     def _fit(
@@ -270,7 +270,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             data = read_data(self, X, y, watch, reset=earlier is None)
 
             def attempt(data: CrowdData, recipe: Recipe) -> Fitted:
-                with ending_heard(self):
+                with reporting_end(self):
                     fitted = run.run(self, data, recipe, start=begin, earlier=earlier)
                     take_over(self, fitted.attributes())
                 return fitted
@@ -285,16 +285,16 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         few instances may be.
         """
         self._check_parameters()
-        n_epochs = whole_length(self.max_epochs, earlier)
+        n_epochs = n_epochs_of_whole_fit(self.max_epochs, earlier)
         repeats = (
             self._traits.repeats_small_trainings and seen.table.n_instances <= ENOUGH_PREDICTED
         )
-        if self.max_epochs == AUTO and (n_epochs <= SHORT or repeats):
+        if self.max_epochs == AUTO and (n_epochs <= FEW_EPOCHS or repeats):
             options = {} if watch is None else {"watch": watch}
             fit_from_scratch(self, seen, options, max_epochs=n_epochs)
             return
         table = self._fit(seen.X, seen.table, watch or Watch(), earlier)
-        warn_of_lost_classes(self, seen.X, table)
+        warn_of_class_collapse(self, seen.X, table)
 
     def _check_shape(self, X: Instances) -> None:
         if hasattr(self, "module_"):

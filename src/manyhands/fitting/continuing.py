@@ -78,7 +78,7 @@ def fit_from_scratch(
     take_over(model, fitted_attributes(whole))
 
 
-SHORT = 4
+FEW_EPOCHS = 4
 """Most epochs, chosen by pilots, of a training that is repeated instead of continued.
 
 To continue costs at least an epoch, so to repeat costs little more. Pilots choose so few epochs if

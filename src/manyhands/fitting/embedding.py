@@ -19,13 +19,13 @@ from torch import Tensor
 from manyhands.annotations.target import Target
 from manyhands.exceptions import DivergenceError, all_or_nothing
 from manyhands.fitting.aggregation import targets_of_network
+from manyhands.fitting.class_collapse import without_collapse_warnings
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit, Watch
 from manyhands.fitting.fitted import SET_WITH_FEATURES, fitted_attributes, take_over
 from manyhands.fitting.latent import SoftTargets, balancing_rng
-from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf, TakesProtocol
-from manyhands.fitting.parameters import FIXED_LENGTH
+from manyhands.fitting.parameters import FIXED_EPOCHS
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.inference.base import BaseAggregator
@@ -109,7 +109,7 @@ class EmbeddingClassifier(BaseCrowdClassifier):
     }
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
-        **FIXED_LENGTH,
+        **FIXED_EPOCHS,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
     }
 
@@ -338,7 +338,7 @@ class CrowdEmbedding(
         protocol = self._protocol.with_values({"C": TRAINING_C})
         parameters: dict[str, Any] = {**self.get_params(deep=False), "protocol": protocol}
         with all_or_nothing(self):
-            with quiet_about_lost_classes():  # The embedding is used, not its predictions.
+            with without_collapse_warnings():  # The embedding is used, not its predictions.
                 self.classifier_ = self._classifier(**parameters).fit(X, y, watch=watch)
             found = fitted_attributes(self.classifier_)
             take_over(self, {name: found[name] for name in SET_WITH_FEATURES & found.keys()})

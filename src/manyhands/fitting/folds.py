@@ -15,13 +15,13 @@ from manyhands.annotations.target import in_order_of_rows
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
 
-SWAPS = 200
+N_EXCHANGES = 200
 """Number of exchanges that are tried per unit of an annotator with all annotations in one fold."""
 
-MINE = 4
+N_OWN_UNITS = 4
 """Number of units of such an annotator that are tried."""
 
-OTHERS = 4000
+N_OTHER_UNITS = 4000
 """Number of units of other folds among which partners for an exchange are searched."""
 
 Confined = Callable[[FloatArray], AnyArray]
@@ -315,14 +315,14 @@ def _exchanges(
     own: IntArray, folds: IntArray, counts: FloatArray, rng: np.random.Generator
 ) -> list[tuple[int, int]]:
     """Return pairs of a unit of the annotator and one of another fold, similar ones first."""
-    mine = rng.permutation(own)[:MINE]
-    elsewhere = rng.permutation(np.flatnonzero(folds != folds[own[0]]))[:OTHERS]
+    mine = rng.permutation(own)[:N_OWN_UNITS]
+    elsewhere = rng.permutation(np.flatnonzero(folds != folds[own[0]]))[:N_OTHER_UNITS]
     alike, others = [], []
     for unit in mine:
         same_size = counts[elsewhere].sum(axis=1) == counts[unit].sum()
         same = (counts[elsewhere] == counts[unit]).all(axis=1)
-        alike += [(int(unit), int(other)) for other in elsewhere[same][:SWAPS]]
-        others += [(int(unit), int(other)) for other in elsewhere[same_size & ~same][:SWAPS]]
+        alike += [(int(unit), int(other)) for other in elsewhere[same][:N_EXCHANGES]]
+        others += [(int(unit), int(other)) for other in elsewhere[same_size & ~same][:N_EXCHANGES]]
     return alike + others
 
 

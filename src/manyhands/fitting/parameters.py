@@ -50,7 +50,7 @@ SHARED_CONSTRAINTS: dict[str, Any] = {
 }
 """Constraints of the shared parameters, in scikit-learn's notation."""
 
-FIXED_LENGTH: dict[str, list[Any]] = {"max_epochs": [Interval(Integral, 1, None, closed="left")]}
+FIXED_EPOCHS: dict[str, list[Any]] = {"max_epochs": [Interval(Integral, 1, None, closed="left")]}
 """Constraint for classes with epochs that no pilot can judge, such as iterations of EM."""
 
 

@@ -7,7 +7,7 @@ the earliest because the mistakes that annotators share are learnt last, and agr
 as gains: of two epochs with equal agreement, the later is worse.
 
 `manyhands.select` predicts every instance out of fold anyway: its own trainings are the pilots
-(`longest`).
+(`n_epochs_to_search`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PLAIN_STEPS = 200
 """Number of gradient steps if there is no pilot."""
 
 
-def chosen_length(
+def chosen_n_epochs(
     method: Method,
     recipe: Recipe,
     table: AnnotationTable,
@@ -89,7 +89,7 @@ def chosen_length(
     annotated, units = np.unique(table.instance), instance_units(None, table)
     steps = ceil(len(annotated) / recipe.batch_size)
     if recipe.validation is not None or not method._traits.pilots:
-        return limit(steps)
+        return n_epochs_of_pilot(steps)
     plain = max(1, round(PLAIN_STEPS / steps))
     if start is not None:
         return plain if start.n_epochs is None else start.n_epochs
@@ -98,13 +98,13 @@ def chosen_length(
     fold_of = deal_instances(table, N_FOLDS, units, rng)[annotated]
     folds = [annotated[fold_of == fold] for fold in range(N_FOLDS)]
     folds = folds[: ceil(ENOUGH_PREDICTED * N_FOLDS / len(annotated))]
-    n_epochs = limit(ceil(len(annotated) * (1 - 1 / N_FOLDS) / recipe.batch_size))
+    n_epochs = n_epochs_of_pilot(ceil(len(annotated) * (1 - 1 / N_FOLDS) / recipe.batch_size))
     codes = [pilot(n_epochs, table.take(~np.isin(table.instance, held)), held) for held in folds]
     shares = row_shares(vote_weights(table.observed))
     return earliest(np.hstack(codes), shares[np.concatenate(folds)])
 
 
-def whole_length(max_epochs: int | str, earlier: Earlier) -> int:
+def n_epochs_of_whole_fit(max_epochs: int | str, earlier: Earlier) -> int:
     """Return the number of epochs of a whole fit, of which a partial fit takes its share.
 
     Parameters
@@ -122,7 +122,7 @@ def whole_length(max_epochs: int | str, earlier: Earlier) -> int:
     return int(found if max_epochs == AUTO else max_epochs)
 
 
-def longest(model: BaseEstimator, n_instances: int) -> int | None:
+def n_epochs_to_search(model: BaseEstimator, n_instances: int) -> int | None:
     """Return the number of epochs from which out-of-fold predictions are to choose.
 
     Parameters
@@ -147,10 +147,10 @@ def longest(model: BaseEstimator, n_instances: int) -> int | None:
     is_open = traits.pilots and traits.trains_once and traits.length_refusal is None
     if not is_open or n_instances < FEWEST_INSTANCES:
         return None
-    return limit(ceil(n_instances / model.batch_size))
+    return n_epochs_of_pilot(ceil(n_instances / model.batch_size))
 
 
-def limit(steps_per_epoch: int) -> int:
+def n_epochs_of_pilot(steps_per_epoch: int) -> int:
     """Return the number of epochs of a pilot, and of a fit whose ``validation`` decides."""
     return max(LEAST_EPOCHS, round(PILOT_STEPS / steps_per_epoch))
 

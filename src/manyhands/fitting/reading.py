@@ -512,12 +512,13 @@ def equals_class(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool
     """
     rows = np.flatnonzero(votes.any(axis=1))
     # The first rows suffice to exclude nearly every column.
-    return all(_tells(values[part], classes, votes[part]) for part in (rows[:64], rows)) and (
+    parts = (rows[:64], rows)
+    return all(_matches_votes(values[part], classes, votes[part]) for part in parts) and (
         len(set(values[rows].tolist())) > 1
     )
 
 
-def _tells(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:
+def _matches_votes(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:
     """Return whether every value is a class, or a code, with the most votes in its row."""
     numeric = classes.dtype.kind in "iub"
     if len(values) < 2 or values.dtype.kind not in ("iufb" if numeric else "iufbOUT"):

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from manyhands.fitting.class_collapse import collapsed_classes
 from manyhands.fitting.context import Followed, Watch
 from manyhands.fitting.fitted import Fitted
-from manyhands.fitting.lost_classes import lost_classes
 from manyhands.fitting.method_protocol import StartProtocol
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.prediction import class_proba
@@ -138,7 +138,7 @@ def fewest_lost(
         own, codes = _followed_anew(data)
         with _quiet_unless(not fits):
             fitted = attempt(own, recipe)
-        lost = lost_classes(_predictor(fitted, own), table)
+        lost = collapsed_classes(_predictor(fitted, own), table)
         if not len(lost) or following is None:
             fits.append(_Attempt(len(lost), fitted, codes))
             break

@@ -22,7 +22,7 @@ from manyhands.fitting.folds import hold_out_instances
 from manyhands.fitting.method_protocol import flat_parameters
 from manyhands.fitting.network import Start, make_module
 from manyhands.fitting.parameters import UNCOMPARED, describe_parameter
-from manyhands.fitting.pilots import chosen_length, whole_length
+from manyhands.fitting.pilots import chosen_n_epochs, n_epochs_of_whole_fit
 from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.recipe import CrowdData, Recipe
 from manyhands.fitting.traits import Traits
@@ -82,7 +82,7 @@ def run(
         If the loss becomes infinite or NaN.
     """
     with one_fit(active_ranks()) as is_whole:
-        n_epochs = found_length(method, data, recipe, start=start, earlier=earlier)
+        n_epochs = found_n_epochs(method, data, recipe, start=start, earlier=earlier)
         with isolated_rng(recipe.seed, data.features.device):
             fit = _begin(method, data, recipe, n_epochs, earlier)
             fitted = _train(method, fit, start)
@@ -91,7 +91,7 @@ def run(
     return fitted
 
 
-def found_length(
+def found_n_epochs(
     method: Method,
     data: CrowdData,
     recipe: Recipe,
@@ -108,7 +108,7 @@ def found_length(
     int
     """
     if earlier is not None:
-        return earlier.epochs(whole_length(recipe.max_epochs, earlier))
+        return earlier.epochs(n_epochs_of_whole_fit(recipe.max_epochs, earlier))
     n_epochs = None if recipe.checkpoint is None else read_n_epochs(recipe.checkpoint)
     if n_epochs is not None:
         return n_epochs
@@ -121,7 +121,7 @@ def found_length(
             return _pilot(method, _begin(method, part, recipe, n_epochs), held, start)
 
     rng = np.random.default_rng([recipe.seed, 1])
-    return chosen_length(method, recipe, data.whole, rng, pilot, start)
+    return chosen_n_epochs(method, recipe, data.whole, rng, pilot, start)
 
 
 def _pilot(method: Method, fit: Fit[Any, Any], held: IntArray, start: Start | None) -> IntArray:
@@ -156,7 +156,7 @@ def _train(method: Method, fit: Fit[Any, Any], start: Start | None) -> Fitted:
             found = _read_out(method, fit)
     n_epochs = fit.n_epochs
     if fit.earlier is not None:
-        n_epochs = whole_length(fit.recipe.max_epochs, fit.earlier)
+        n_epochs = n_epochs_of_whole_fit(fit.recipe.max_epochs, fit.earlier)
     kept: dict[str, Any] = {}
     if best is not None:
         kept = {"best_epoch": best.kept["epoch"], "best_stage": best.kept["stage"]}

@@ -20,8 +20,8 @@ from manyhands.exceptions import (
     ModelFolderError,
     warn_caller,
 )
-from manyhands.fitting.lost_classes import quiet_about_lost_classes
-from manyhands.fitting.pilots import longest
+from manyhands.fitting.class_collapse import without_collapse_warnings
+from manyhands.fitting.pilots import n_epochs_to_search
 from manyhands.fitting.reading import check_learnable, table_of
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.metrics import (
@@ -180,7 +180,7 @@ def select(
             n for n, m in named.items() if criterion == "agreement" and has_own_class_prior(m)
         }
         contest = _Contest(X, table, folds, seed, posterior, values, holding, average, options)
-        with quiet_about_lost_classes():
+        with without_collapse_warnings():
             for name, estimator in named.items():
                 contest.enter(name, estimator, epochs == "guarded")
             selection = contest.close(criterion, refit, warnings)
@@ -249,7 +249,7 @@ class _Contest:
 
     def enter(self, name: str, estimator: Any, guarded: bool) -> None:
         """Train a candidate, and drop the models of those that are no longer among the best."""
-        n_epochs = longest(estimator, self._training_size()) if guarded else None
+        n_epochs = n_epochs_to_search(estimator, self._training_size()) if guarded else None
         try:
             if n_epochs is not None:
                 self.entries[name] = self._choose_n_epochs(name, estimator, n_epochs)

@@ -35,8 +35,8 @@ from manyhands.classifiers.crowding.pretrainer import (
     start_from,
     trained_pretrainer,
 )
+from manyhands.fitting.class_collapse import without_collapse_warnings
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.method_protocol import ProtocolOf, StartProtocol
 from manyhands.fitting.network import read_annotator_features
 from manyhands.fitting.pilots import AUTO
@@ -325,7 +325,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         if counts.any() and (is_correlated if self._protocol.lca == "auto" else self._protocol.lca):
             adjacency = torch.from_numpy(counts / counts.max()).float()
             module.discriminator.adjacency.copy_(adjacency)
-        with quiet_about_lost_classes():
+        with without_collapse_warnings():
             fit.found["pretrainer_"] = pretrainer = trained_pretrainer(self, fit)
         start_from(pretrainer, module, keep_encoder=fit.earlier is not None)
         if fit.recipe.max_epochs == AUTO and fit.earlier is None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from manyhands.classifiers.crowding.adversarial import AdversarialStep
 from manyhands.fitting.callbacks import ClassifierMonitor
 from manyhands.fitting.context import Fit
-from manyhands.fitting.pilots import whole_length
+from manyhands.fitting.pilots import n_epochs_of_whole_fit
 from manyhands.nn import GenerativeCrowdModule
 from manyhands.training import (
     BestState,
@@ -73,7 +73,9 @@ def make_stages(
 
 def _n_epochs(model: Any, fit: CrowdInGFit, stage: str) -> int:
     earlier = fit.earlier
-    most = fit.n_epochs if earlier is None else whole_length(fit.recipe.max_epochs, earlier)
+    most = (
+        fit.n_epochs if earlier is None else n_epochs_of_whole_fit(fit.recipe.max_epochs, earlier)
+    )
     given: int | None = getattr(model._protocol, f"{stage}_epochs")
     whole = min(DEFAULT_EPOCHS[stage], most) if given is None else given
     return whole if earlier is None else earlier.epochs(whole)

@@ -32,7 +32,7 @@ from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import LatentClassClassifier, SoftTargets, class_shares
 from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf
 from manyhands.fitting.network import has_batch_norm
-from manyhands.fitting.parameters import FIXED_LENGTH
+from manyhands.fitting.parameters import FIXED_EPOCHS
 from manyhands.fitting.prediction import class_proba
 from manyhands.fitting.traits import Traits
 from manyhands.nn import ScaledClassifier, SynthesisModule
@@ -234,7 +234,7 @@ verbose, validation, checkpoint, decision, callbacks
     }
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
-        **FIXED_LENGTH,
+        **FIXED_EPOCHS,
         "sampler": [None, HasMethods(["fit_resample"])],
     }
 

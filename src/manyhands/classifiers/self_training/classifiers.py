@@ -26,11 +26,11 @@ from manyhands.classifiers.self_training.rounds import (
     run_rounds,
 )
 from manyhands.exceptions import AnnotationError, all_or_nothing
+from manyhands.fitting.class_collapse import warn_of_class_collapse
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, refusal_of
 from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, become
-from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import read_target
 from manyhands.fitting.traits import Traits
@@ -145,7 +145,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
                 self, kept_round(kept, training.history, guard.history, self.validation, y, table)
             )
             if hasattr(self.estimator_, "predict"):
-                warn_of_lost_classes(self.estimator_, X, table)
+                warn_of_class_collapse(self.estimator_, X, table)
         return self
 
     def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
@@ -157,7 +157,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
         training.unpredicted.warn(type(self).__name__)
         more = (training.history, History(), self.validation, seen.table, seen.table)
         become(self, kept_round(kept, *more))
-        warn_of_lost_classes(self.estimator_, seen.X, seen.table)
+        warn_of_class_collapse(self.estimator_, seen.X, seen.table)
 
     def _check_shape(self, X: Any) -> None:
         self.estimator_._check_shape(X)

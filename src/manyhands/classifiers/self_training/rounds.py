@@ -24,9 +24,9 @@ from manyhands.classifiers.self_training.quality import (
     watched_pseudo_quality,
 )
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.class_collapse import without_collapse_warnings
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, gone_on
-from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.method_protocol import PREFIX
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.reading import n_rows, take_rows
@@ -308,7 +308,7 @@ def one_more_round(
     fit = SelfTraining(seen.X, seen.table, None, n_select, 0, rng, watch)
     known = Known.at_first(seen.table)
     known = Known(known.table.with_added(pseudo), np.append(known.rounds, rounds))
-    with quiet_about_lost_classes():
+    with without_collapse_warnings():
         known = replace(known, model=_gone_on(before.estimator_, fit, known, earlier))
         row: dict[str, Any] = {"round": number, "n_added": 0}
         if n_select >= seen.table.n_classes:
@@ -390,7 +390,7 @@ def _trained(model: Any, fit: SelfTraining, known: Known, number: int) -> tuple[
     if model.warm_start and known.estimator is not None:
         options["start"] = _warm_start(estimator, known.estimator)
     started = perf_counter()
-    with quiet_about_lost_classes():
+    with without_collapse_warnings():
         trained = estimator.fit(fit.X, known.table, **options)
     return trained, perf_counter() - started
 

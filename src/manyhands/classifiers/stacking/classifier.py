@@ -23,11 +23,11 @@ from manyhands.classifiers.stacking.members import check_members
 from manyhands.classifiers.stacking.rounds import belief_of, earlier_belief, fit_rounds, fitted_by
 from manyhands.decision.rules import apply_rule, check_rule, knows_grades, labels_of
 from manyhands.exceptions import all_or_nothing
+from manyhands.fitting.class_collapse import warn_of_class_collapse
 from manyhands.fitting.context import Earlier
 from manyhands.fitting.continuing import Seen
 from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.fitted import take_over
-from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import (
     check_learnable,
@@ -304,7 +304,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
             test at .001). Or if one more annotator would tell more than the features. Or if hardly
             any instance has two annotations, so that nothing tells whether to believe the
             annotators or the features.
-        LostClassWarning
+        ClassCollapseWarning
             If a class with annotations is predicted for no training instance.
         """
         with all_or_nothing(self):
@@ -340,7 +340,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
             findings = fit_rounds(self, rows, table, belief, later=later, **known)
             more = {"encoder_": encoder, "input_shape_": tuple(rows.shape[1:])}
             take_over(self, fitted_by(self, findings, rows, table, **more).attributes())
-            warn_of_lost_classes(self, X, table)
+            warn_of_class_collapse(self, X, table)
 
     def _go_on(self, seen: Seen, earlier: Earlier, watch: Any = None) -> None:
         self._check_parameters()

@@ -47,7 +47,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.fitting.lost_classes import quiet_about_lost_classes
+from manyhands.fitting.class_collapse import without_collapse_warnings
 from manyhands.fitting.reading import take_rows
 from manyhands.inference.probability import floored_log
 from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture
@@ -442,7 +442,7 @@ class SoftNetwork(BaseEstimator):
         network.max_epochs = self.max_epochs or max(FEWEST_EPOCHS, ceil(FEWEST_STEPS / steps))
         if before is not None:
             network.max_epochs = ceil(network.max_epochs / LATER)
-        with quiet_about_lost_classes():
+        with without_collapse_warnings():
             self.network_ = network.fit(X, targets_as_table(T), start=before)
         if self.ridge:
             self._fit_ridge(X, T)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import knows_grades, settled
-from manyhands.exceptions import LostClassWarning, warn_caller
+from manyhands.exceptions import ClassCollapseWarning, warn_caller
 from manyhands.fitting.method_protocol import PREFIX
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.reading import take_rows
@@ -21,11 +21,11 @@ from manyhands.typing import AnyArray, Instances, IntArray
 INSTANCES_AT_ONCE = 1024
 """Number of instances that are predicted at once."""
 
-NAMED = 5
+MOST_NAMED = 5
 """Number of collapsed classes that a warning names; it counts the others."""
 
 
-def warn_of_lost_classes(model: BaseEstimator, X: Instances, table: AnnotationTable) -> None:
+def warn_of_class_collapse(model: BaseEstimator, X: Instances, table: AnnotationTable) -> None:
     """Warn of class collapse: an annotated class that is predicted for no training instance.
 
     Parameters
@@ -36,15 +36,16 @@ def warn_of_lost_classes(model: BaseEstimator, X: Instances, table: AnnotationTa
         The training annotations; pseudo-annotations do not count.
     """
     counts = np.bincount(table.observed.label, minlength=table.n_classes)
-    lost = lost_classes(lambda rows: model.predict(take_rows(X, rows)), table)
+    lost = collapsed_classes(lambda rows: model.predict(take_rows(X, rows)), table)
     if not len(lost):
         return
     named = [f"{table.classes[code].item()!r} ({_times(counts[code])})" for code in lost]
-    more = [f"{len(named) - NAMED} more"] if len(named) > NAMED else []
+    if len(named) > MOST_NAMED:
+        named[MOST_NAMED:] = [f"{len(named) - MOST_NAMED} more"]
     warn_caller(
         f"{type(model).__name__} predicts for none of the {table.n_instances:,} training instances "
-        f"some classes that have annotations: {', '.join(named[:NAMED] + more)}; {_mends(model)}",
-        LostClassWarning,
+        f"some classes that have annotations: {', '.join(named)}; {_mends(model)}",
+        ClassCollapseWarning,
     )
 
 
@@ -66,7 +67,7 @@ def _times(count: int) -> str:
     return f"{count:,} annotation{'s' if count > 1 else ''}"
 
 
-def lost_classes(predict: Callable[[IntArray], AnyArray], table: AnnotationTable) -> IntArray:
+def collapsed_classes(predict: Callable[[IntArray], AnyArray], table: AnnotationTable) -> IntArray:
     """Return the codes of observed classes that are predicted for no instance of a table.
 
     Instances are predicted in batches until all classes have occurred, so only a collapse costs a
@@ -115,8 +116,8 @@ def _mends(model: BaseEstimator) -> str:
 
 
 @contextmanager
-def quiet_about_lost_classes() -> Iterator[None]:
-    """Suppress `LostClassWarning` in fits that are parts of another one, which warns itself."""
+def without_collapse_warnings() -> Iterator[None]:
+    """Suppress `ClassCollapseWarning` in fits that are parts of another one, which warns itself."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LostClassWarning)
+        warnings.simplefilter("ignore", ClassCollapseWarning)
         yield
