@@ -29,7 +29,13 @@ from evidence import load_data
 from evidence.study import Part, grid, of_parts, spent
 from evidence.tables import Record, crossed, groups, mean, spread, table, where
 from manyhands.datasets import make_crowd
-from manyhands.fitting.pilots import ENOUGH_PREDICTED, MOST_BEHIND, N_FOLDS, earliest, limit
+from manyhands.fitting.pilots import (
+    ENOUGH_PREDICTED,
+    MOST_BEHIND,
+    N_FOLDS,
+    earliest,
+    n_epochs_of_pilot,
+)
 from manyhands.metrics import paired_z
 from manyhands.metrics.vote_shares import row_shares, vote_weights
 from manyhands.typing import FloatArray, IntArray
@@ -237,7 +243,9 @@ def steady(set: str, method: str, seed: int) -> Record:
     rows = np.random.default_rng(0).permutation(len(data.y_train))[:MOST]
     X, given, gold = data.X_train[rows], data.annotations[rows], np.asarray(data.y_train)[rows]
     model = clone(METHODS[method])
-    model.set_params(max_epochs=limit(ceil(len(rows) * (1 - 1 / N_FOLDS) / model.batch_size)))
+    model.set_params(
+        max_epochs=n_epochs_of_pilot(ceil(len(rows) * (1 - 1 / N_FOLDS) / model.batch_size))
+    )
     found = mh.cross_predict(model, X, given, cv=N_FOLDS, random_state=seed, return_epochs=True)
     shares, codes = row_shares(vote_weights(given)), found.epochs.astype(np.int64)
     seen = (found.folds < ceil(ENOUGH_PREDICTED * N_FOLDS / len(rows))) & ~np.isnan(shares[:, 0])

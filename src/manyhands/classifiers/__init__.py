@@ -1,7 +1,7 @@
 """Crowd classifiers: scikit-learn classifiers whose target is annotations.
 
-A method is a file, or a package where it has several parts, and a line of ``__init__.pyi``: to
-export it there registers it, and exports it from `manyhands` too.
+A method is a file, or a package if it has several parts, and a line in ``__init__.pyi``, which
+registers it and exports it from `manyhands` too.
 """
 
 from manyhands._lazy import attach_stub

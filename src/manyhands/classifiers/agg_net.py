@@ -39,16 +39,16 @@ class AggNetProtocol(MethodProtocol):
     reset_optimizer, monitor, patience
         See `MethodProtocol`.
     smoothing : float, default=0.01
-        Pseudo-annotations in every entry of a confusion matrix. More than a few hundredths drown
-        out annotators with few annotations.
+        Pseudo-annotations in every entry of a confusion matrix. More than a few hundredths
+        outweigh the annotations of annotators who gave few.
     em_every : int, default=1
         Epochs of network training between two E- and M-steps.
     confusion_floor : float, default=1e-4
-        Added to a confusion matrix before taking its logarithm. It limits how surely an annotation
-        can rule out a class.
+        Added to a confusion matrix before taking its logarithm. It limits the evidence of a single
+        annotation against a class.
     proba_floor : float, default=1e-3
-        Added to the network's probabilities before taking their logarithm. It limits how surely an
-        overconfident network can rule out a class.
+        Added to the network's probabilities before taking their logarithm. It limits the evidence
+        of an overconfident network against a class.
     """
 
     _constraints = {
@@ -136,7 +136,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         targets = SoftTargets(fit.recipe.balance, fit.features.device)
 
         def renew(epoch: int) -> None:
-            """Run E- and M-step. Their starting point is in the module, so checkpoints hold it."""
+            """Run E- and M-step from the parameters of the module, which checkpoints hold."""
             if epoch % self._protocol.em_every:
                 return
             if epoch == 0:

@@ -40,10 +40,10 @@ from manyhands.training import CrowdBatch
 from manyhands.typing import AnyArray, FloatArray, Instances
 
 SAVED_OF_SETS = ("options_", "estimators_", "prevalence_", "class_prior_", "f1_threshold_")
-"""What is saved of a fit to sets of labels."""
+"""Fitted attributes that are saved after a fit to sets of labels."""
 
 ANEW = "whose shared posterior changes with every answer: join the tables, y.with_added(more)"
-"""Why such a fit does not go on."""
+"""Why such a fit cannot be continued; the end of a sentence in the error message."""
 
 
 AggregatedFit = Fit[FixedConfusionModule, SoftTargets]
@@ -51,7 +51,7 @@ AggregatedFit = Fit[FixedConfusionModule, SoftTargets]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AggregatedProtocol(MethodProtocol):
-    """Which labels the second stage learns.
+    """Protocol of `AggregatedClassifier`: the labels that the second stage learns.
 
     Parameters
     ----------
@@ -92,18 +92,19 @@ protocol
         The second stage, if ``backbone`` is a scikit-learn classifier (there is then no
         ``module_``).
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        The aggregator's confusion matrices, with one pseudo-annotation in every row, distributed as
-        the crowd's are. Without it (see ``aggregator_.confusion_``), most aggregators make whatever
-        an annotator never did impossible.
+        The aggregator's confusion matrices, with one pseudo-annotation in every row, distributed
+        like the crowd's annotations. Without it (see ``aggregator_.confusion_``), most aggregators
+        give probability 0 to annotations that an annotator never gave.
     class_prior_ : array of shape (n_classes,)
         Share of every class in the training targets of the second stage, including the weights of
         ``class_balance``. A class with any mass counts as at least one instance. A class without
         mass is never chosen by ``decision="balanced"``.
     options_ : array of shape (n_options,)
-        After a fit to sets of labels, as the following ones; ``classes_`` holds the same.
+        The options, after a fit to sets of labels; ``classes_`` holds the same. The following
+        attributes too exist only after such a fit.
     estimators_ : list of fitted AggregatedClassifier, or None
-        One per option, with the classes "no" and "yes"; None where there was nothing to learn, as
-        nobody ticked the option.
+        One per option, with the classes "no" and "yes"; None if there was nothing to learn, for
+        example because nobody ticked the option.
     prevalence_, f1_threshold_ : arrays of shape (n_options,)
         Share of the instances that each option applies to, and the threshold of ``decision="f1"``.
 
@@ -201,9 +202,9 @@ protocol
         Raises
         ------
         AnnotationError
-            For the reasons of `BaseCrowdClassifier.fit`; if y is a LabelSetTable, and the
-            aggregator, the decision or an option of the fit is for single labels, or the other way
-            round.
+            For the reasons of `BaseCrowdClassifier.fit`; if y is a LabelSetTable and the
+            aggregator, the decision or an argument is for single labels; or if y holds single
+            labels and one of these is for sets.
         """
         if not isinstance(y, LabelSetTable):
             if gold is not None:
@@ -218,9 +219,9 @@ protocol
         return self
 
     def predict_proba(self, X: Instances) -> FloatArray:
-        """Probability of every true class, shape (n_samples, n_classes); rows sum to 1.
+        """Return the probability of every true class, (n_samples, n_classes); rows sum to 1.
 
-        Of sets of labels: probability that each option applies, shape (n_samples, n_options).
+        For sets of labels: probability that each option applies, shape (n_samples, n_options).
         """
         if not hasattr(self, "options_"):
             return super().predict_proba(X)
@@ -234,19 +235,20 @@ protocol
         return np.column_stack(columns)
 
     def predict(self, X: Instances) -> AnyArray:
-        """True class, shape (n_samples,): the most probable one unless ``decision`` differs.
+        """Return the class of every instance, shape (n_samples,), by the rule ``decision``.
 
-        Of sets of labels: whether each option applies, a boolean array (n_samples, n_options).
+        For sets of labels: whether each option applies, a boolean array (n_samples, n_options).
         """
         if not hasattr(self, "options_"):
             return super().predict(X)
         return decided(self, self.predict_proba(X)).ticks
 
     def predict_annotation_proba(self, X: Instances, annotators: Any = None) -> FloatArray:
-        """Probability of every class as the annotation, (n_samples, n_annotators, n_classes).
+        """Return the probability of every class as the annotation by every annotator.
 
-        Of sets of labels: probability that each annotator ticks each option, (n_samples,
-        n_annotators, n_options). See `BaseCrowdClassifier.predict_annotation_proba`.
+        The shape is (n_samples, n_annotators, n_classes). For sets of labels: probability that each
+        annotator ticks each option, (n_samples, n_annotators, n_options). See
+        `BaseCrowdClassifier.predict_annotation_proba`.
         """
         if not hasattr(self, "options_"):
             return super().predict_annotation_proba(X, annotators)
@@ -261,19 +263,25 @@ protocol
         return np.stack(columns, axis=2)
 
     def predict_observed_proba(self, X: Instances, y: Target) -> FloatArray:
-        """As in `BaseCrowdClassifier.predict_observed_proba`; of single labels only."""
+        """Return the probability of every class as each annotation, for single labels only.
+
+        See `BaseCrowdClassifier.predict_observed_proba`.
+        """
         self._refuse_sets("predict_observed_proba", "predict_annotation_proba")
         return super().predict_observed_proba(X, y)
 
     def annotation_log_likelihood(self, X: Instances, y: Target) -> float:
-        """As in `BaseCrowdClassifier.annotation_log_likelihood`; of single labels only."""
+        """Return the mean log likelihood of the annotations in nats, for single labels only.
+
+        See `BaseCrowdClassifier.annotation_log_likelihood`.
+        """
         self._refuse_sets("annotation_log_likelihood", "score")
         return super().annotation_log_likelihood(X, y)
 
     def score(self, X: Instances, y: Target | LabelSetTable, sample_weight: Any = None) -> float:
-        """Accuracy against gold labels, or agreement with annotations.
+        """Return the accuracy against gold labels, or agreement with annotations.
 
-        Of sets of labels: the micro-F1 of `predict` against known cells (an array of shape
+        For sets of labels: the micro-F1 of `predict` against known cells (an array of shape
         (n_samples, n_options) with 0, 1, and NaN where unknown), or against the ticks of every
         answer (a LabelSetTable). See `BaseCrowdClassifier.score` for single labels.
 
@@ -291,12 +299,12 @@ protocol
         Raises
         ------
         AnnotationError
-            If an option was not present in `fit`, shapes differ, or nothing is known.
+            If an option was not present in `fit`, shapes differ, or no cell is known.
 
         Warns
         -----
         ModelChoiceWarning
-            If there are answers about instances that the classifier was fitted on.
+            If y has answers about training instances.
         """
         if not hasattr(self, "options_"):
             return super().score(X, y, sample_weight)
@@ -363,5 +371,5 @@ protocol
         return fit.state.objective(fit.module, batch)
 
     def _read_out(self, fit: AggregatedFit) -> dict[str, Any]:
-        """Nothing: what the labels were inferred with is known before."""
+        """Return no attributes: those of the aggregator are set before the training."""
         return {}

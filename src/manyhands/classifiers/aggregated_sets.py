@@ -1,8 +1,8 @@
-"""How `AggregatedClassifier` learns sets of labels: one classifier per option.
+"""Training of `AggregatedClassifier` on sets of labels: one classifier per option.
 
-The aggregator infers the posterior of all options at once, in which they may share what annotators
-do. Then each option is a question of its own, with the classes "no" and "yes", to which a copy of
-the classifier is fitted. Its targets are the option's column of the posterior.
+The aggregator infers the posterior of all options at once, so that it may estimate annotators over
+several options. Then each option is a separate problem with the classes "no" and "yes", to which a
+copy of the classifier is fitted. Its targets are the option's column of the posterior.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MIN_TARGET = 1e-6
 
 
 class OptionPosterior(BaseEstimator):
-    """Stands in for an aggregator: what one of sets has found of an option.
+    """Aggregator of one option that returns the posterior of a fitted aggregator of sets.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class OptionPosterior(BaseEstimator):
     posterior : array of shape (n,)
         Probability that the option applies.
     rates : array of shape (R, 2) or None
-        Probability that each annotator ticks it where it does not apply, and where it does. None:
+        Probability that each annotator ticks the option if it does not apply, and if it does. None:
         counted against the posterior.
     title : str
     """
@@ -85,7 +85,7 @@ class OptionPosterior(BaseEstimator):
 
 
 def check_sets(model: AggregatedClassifier, others: dict[str, Any]) -> None:
-    """Refuse what a fit to sets of labels does not take.
+    """Raise an error for parameters and arguments that a fit to sets of labels does not take.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def fit_sets(model: AggregatedClassifier, X: Any, y: LabelSetTable, gold: Any) -
         own = _copy(model, code, OptionPosterior(*_found(aggregator, code), title=repr(name)))
         with told.of(code), without_collapse_warnings():
             own.fit(X, option)
-        own.aggregator = None  # Its posterior is in ours.
+        own.aggregator = None  # The aggregator of all options holds its posterior.
         del own.aggregator_
         fitted.append(own)
     told.warn()
@@ -191,7 +191,7 @@ def fit_sets(model: AggregatedClassifier, X: Any, y: LabelSetTable, gold: Any) -
 
 
 def decided(model: AggregatedClassifier, proba: FloatArray) -> SetDecision:
-    """Tick options by the ``decision`` of a classifier that was fitted to sets."""
+    """Return the ticked options by the ``decision`` of a classifier fitted to sets."""
     rule = model.decision
     check_sets(twin(model, aggregator=None), {})  # It may have been changed since the fit.
     if isinstance(rule, str):
@@ -208,7 +208,7 @@ def decided(model: AggregatedClassifier, proba: FloatArray) -> SetDecision:
 
 
 def score_sets(model: AggregatedClassifier, X: Any, y: Any) -> float:
-    """Micro-F1 of the predicted sets against known cells, or against every answer."""
+    """Return the micro-F1 of the predicted sets against known cells, or against every answer."""
     ticks = model.predict(X)
     if isinstance(y, LabelSetTable):
         table = replace(y, answers=drop_weightless(matched(y.answers, X)))
@@ -216,7 +216,7 @@ def score_sets(model: AggregatedClassifier, X: Any, y: Any) -> float:
         check_annotations(table.answers, argument="y")
         table = table.with_options(model.options_)
         warn_of_training_instances(model, y.answers, table.answers)
-        # How much weight ticks each cell, which takes no memory for answers times options.
+        # The weight of the ticks of each cell, without an array of answers times options.
         shape = (table.n_instances, table.answers.n_classes)
         sets = csr_array((table.weight, (table.instance, table.answers.label)), shape=shape)
         given = sets @ table._sets.astype(np.float64)
@@ -246,7 +246,7 @@ def _seed(model: AggregatedClassifier) -> Any:
 
 
 def _found(aggregator: Any, code: int) -> tuple[AnyArray, FloatArray, FloatArray | None]:
-    """Instances, posterior and annotators' rates of an option."""
+    """Return the instances, posterior and annotators' rates of an option."""
     rates = None
     if hasattr(aggregator, "sensitivity_"):
         columns = aggregator.false_tick_rate_[:, code], aggregator.sensitivity_[:, code]
@@ -257,7 +257,7 @@ def _found(aggregator: Any, code: int) -> tuple[AnyArray, FloatArray, FloatArray
 def _is_one_class(
     model: AggregatedClassifier, option: AnnotationTable, applies: FloatArray
 ) -> bool:
-    """Whether a classifier of an option would have one class to learn."""
+    """Return whether a classifier of an option would have one class to learn."""
     if option.mask_of_classes_seen().sum() < 2:
         return True
     if model._protocol.targets == "hard":
@@ -279,7 +279,7 @@ def _copy(model: AggregatedClassifier, code: int, posterior: OptionPosterior) ->
 
 
 def _gold_of(validation: Any, code: int) -> tuple[Any, AnyArray]:
-    """Instances to validate an option on, and whether it applies to them."""
+    """Return the instances to validate an option on, and whether it applies to them."""
     X, y = validation
     gold = np.asarray(getattr(y, "to_numpy", lambda: y)(), dtype=np.float64)
     if gold.ndim != 2:
@@ -292,7 +292,7 @@ def _gold_of(validation: Any, code: int) -> tuple[Any, AnyArray]:
 
 
 def _warn_of_gold(table: LabelSetTable, cells: Any) -> None:
-    """Say what gold a classifier does not learn from."""
+    """Warn of gold labels that the classifier does not learn from."""
     if cells is None:
         return
     n = int(((cells != MISSING).any(axis=1) & (table.annotations_per_instance() == 0)).sum())

@@ -38,7 +38,7 @@ DEFAULT_MEMBERS = 5
 
 
 def _members_have(method: str) -> Any:
-    """Make a method available where every member has it."""
+    """Return a decorator that makes a method available if every member has it."""
     return available_if(
         lambda self: all(
             hasattr(member, method)
@@ -61,17 +61,17 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
         They are cloned, never fitted in place. None: five of `CrowdLayerClassifier`, which differ
         by their seeds. A parameter of the k-th is ``<k>__<name>`` in ``set_params``.
     validation : None, float or (X, y_gold), default=None
-        Handed on to every member that has the parameter and no value of its own.
+        Passed to every member that has the parameter and no value of its own.
     checkpoint : str, Path or None, default=None
-        File beside which every member that can keeps its own (``<stem>-member<k>``), from which a
-        later ``fit`` on the same data with the same parameters continues.
+        Path from which the members' checkpoint files are named (``<stem>-member<k>``). A later
+        ``fit`` on the same data with the same parameters continues from them.
     decision : {"auto", "posterior", "median"} or array of shape (n_classes, n_classes), \
 default="auto"
-        How `predict` chooses a class by the mean probabilities, whatever ``decision`` a member has:
-        the most probable class, the median of classes that are in their order, or that of the least
-        expected cost ``[true, decided]``. "auto" is the median where the annotations are three or
-        more grades (`AnnotationTable.ordered`), else the most probable class. See
-        `manyhands.decide`.
+        Rule by which `predict` chooses a class from the mean probabilities; ``decision`` of the
+        members has no effect. "posterior" is the most probable class, "median" the median of
+        ordered classes, and an array gives the costs ``[true, decided]`` with the least
+        expectation. "auto" is the median if the annotations are three or more grades
+        (`AnnotationTable.ordered`), else the most probable class. See `manyhands.decide`.
     verbose : int, default=0
         1 shows the members' progress bars.
     random_state : int, RandomState or None, default=None
@@ -169,7 +169,7 @@ default="auto"
         return [clone(member) for member in self.estimators]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters; with ``deep`` also the members, by their number, and their parameters."""
+        """Return the parameters; with ``deep`` also the numbered members and their parameters."""
         parameters: dict[str, Any] = super().get_params(deep=False)
         if not deep or not isinstance(self.estimators, list | tuple):
             return parameters
@@ -201,7 +201,7 @@ default="auto"
         X : as in the members' ``fit``
         y : AnnotationTable, or array of shape (n_samples, n_annotators) with -1/NaN missing
         watch : Watch, optional
-            Handed on to members whose ``fit`` takes it.
+            Passed to members whose ``fit`` takes it.
 
         Returns
         -------
@@ -226,7 +226,7 @@ default="auto"
         return self
 
     def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
-        """Let every member go on, as its own ``partial_fit`` does."""
+        """Continue the training of every member by its own ``partial_fit``."""
         with without_collapse_warnings():
             members = [gone_on(member, seen, earlier, watch) for member in self.estimators_]
         digests = InstanceDigests.of(seen.table, seen.table)
@@ -278,7 +278,7 @@ default="auto"
     # -- prediction -----------------------------------------------------------------------------
 
     def _mean(self, method: str, *args: Any) -> FloatArray:
-        """Mean of what the members' methods return; one array is held at a time."""
+        """Return the mean of the members' results of a method, one array in memory at a time."""
         check_is_fitted(self, "estimators_")
         total: Any = None
         for member in self.estimators_:
@@ -289,12 +289,12 @@ default="auto"
         return cast(FloatArray, total / len(self.estimators_))
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Mean probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
+        """Return the mean probability of every true class, (n_samples, n_classes)."""
         return self._mean("predict_proba", X)
 
     def predict(self, X: Any) -> AnyArray:
-        """True class, shape (n_samples,), as ``decision`` says."""
-        proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
+        """Return the class of every instance, shape (n_samples,), by the rule ``decision``."""
+        proba = self.predict_proba(X)  # First, for the error if the classifier is not fitted.
         return cast(AnyArray, self.classes_[self._decide(proba)])
 
     def _decide(self, proba: FloatArray) -> IntArray:
@@ -303,15 +303,15 @@ default="auto"
 
     @_members_have("predict_annotation_proba")  # type: ignore[untyped-decorator]
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
-        """Mean probability of every class as the annotation, (n_samples, n_annotators, n_classes).
+        """Return the mean probability of every class as the annotation by every annotator.
 
-        Available if all members have the method.
+        The shape is (n_samples, n_annotators, n_classes). Available if all members have the method.
         """
         return self._mean("predict_annotation_proba", X, annotators).astype(np.float32)
 
     @_members_have("predict_observed_proba")  # type: ignore[untyped-decorator]
     def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
-        """Mean probability of every class as each annotation, (n_annotations, n_classes).
+        """Return the mean probability of every class as each annotation, (n, n_classes).
 
         Available if all members have the method.
         """
@@ -319,7 +319,7 @@ default="auto"
 
     @_members_have("predict_observed_proba")  # type: ignore[untyped-decorator]
     def annotation_log_likelihood(self, X: Any, y: Any) -> float:
-        """Log likelihood of the observed annotations under the mean probabilities; mean, in nats.
+        """Return the mean log likelihood, in nats, of the annotations under the mean probabilities.
 
         Available if all members have ``predict_observed_proba``.
         """
@@ -336,13 +336,13 @@ default="auto"
         return tags
 
 
-# -- an average as a value ------------------------------------------------------------------------
+# -- functions that fit and average members -------------------------------------------------------
 
 
 def fitted_members(
     members: Sequence[Any], X: Any, table: AnnotationTable, watch: Watch | None
 ) -> list[Any]:
-    """Fit classifiers to the same annotations; none warns of classes that it alone has lost.
+    """Fit classifiers to the same annotations, without their warnings of class collapse.
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ def _watched(member: Any, watch: Watch | None) -> dict[str, Watch]:
 def averaged(
     members: Sequence[Any], digests: InstanceDigests | None = None, ordered: bool | None = None
 ) -> Fitted:
-    """What the average of fitted classifiers is.
+    """Return the fitted attributes of the average of fitted classifiers.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ def averaged(
     digests : InstanceDigests, optional
         Of the training instances. Default: those of all members together.
     ordered : bool, optional
-        Whether the annotations were grades in their order. Default: whether the members say so.
+        Whether the classes of the annotations were ordered. Default: as in the members.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Co-teaching: two networks that choose for each other what to learn from inferred labels.
+"""Co-teaching: two networks that select training instances for each other.
 
 .. [1] B. Han, Q. Yao, X. Yu, G. Niu, M. Xu, W. Hu, I. W. Tsang and M. Sugiyama. Co-teaching:
    robust training of deep neural networks with extremely noisy labels. NeurIPS 2018.
@@ -33,17 +33,18 @@ CoTeachingFit = Fit[FixedConfusionModule, SoftTargets]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CoTeachingProtocol(MethodProtocol):
-    """What two networks learn in `CoTeachingClassifier`, and how fast they become choosy.
+    """Protocol of `CoTeachingClassifier`: its targets, and the schedule of its selection.
 
     Parameters
     ----------
     reset_optimizer, monitor, patience
         See `MethodProtocol`.
     targets : {"hard", "soft"}, default="hard"
-        Train on the aggregator's most probable class, as in the paper, or on its posterior: then
-        instances it is unsure of have a large loss in any case, and are the first to be left out.
+        Train on the aggregator's most probable class, as in the paper, or on its posterior. With
+        the posterior, instances with uncertain labels have a large loss in any case, and are left
+        out first.
     gradual_epochs : int, default=10
-        Epochs until the share left out is the whole ``forget_rate``: :math:`T_k`.
+        :math:`T_k`, the number of epochs until the share left out reaches ``forget_rate``.
     """
 
     _constraints = {
@@ -58,35 +59,36 @@ class CoTeachingProtocol(MethodProtocol):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CoTeachingClassifier(BaseCrowdClassifier):
-    r"""Infer labels first, then let two networks teach each other those they trust [1]_.
+    r"""Infer labels, then train two networks that select instances for each other [1]_.
 
     Two networks are trained at the same time on the labels of an aggregator. Of every minibatch,
-    each takes the share :math:`R(T)` of instances with the smallest loss, and the other network
-    learns these and no others (Algorithm 1, lines 4 to 7). Networks learn what is regular before
-    they learn mistakes by heart, so that a large loss points at a wrong label; and as the two make
-    different mistakes, neither confirms its own. The share kept falls linearly over the first
-    :math:`T_k` epochs, from all to :math:`1 - \tau` (line 8):
+    each selects the share :math:`R(T)` of instances with the smallest loss, and the other network
+    is trained on these only (Algorithm 1, lines 4 to 7). Networks learn regularities before they
+    memorise mistakes, so a large loss is evidence of a wrong label. The two networks make different
+    mistakes, so neither is trained on the selection by its own. The share kept falls linearly over
+    the first :math:`T_k` epochs, from all to :math:`1 - \tau` (line 8):
 
     .. math:: R(T) = 1 - \min\left(\frac{T}{T_k} \tau, \tau\right).
 
     Parameters
     ----------
     backbone : as in `BaseCrowdClassifier`
-        Made twice. A module of yours is copied, so that both networks start from its weights, and
-        stay equal if nothing in it is random; a factory gives two starts.
+        Made twice. Your own module is copied, so both networks start from its weights, and remain
+        equal if nothing in it is random; a factory gives two initialisations.
     aggregator : BaseAggregator or None, default=None
         Truth inference; None is `MajorityVote`.
     forget_rate : float in [0, 1) or None, default=None
-        :math:`\tau`, the share of instances that is left out in the end; best the share of wrong
-        labels. None estimates that share from the annotations: one minus the mean probability
+        :math:`\tau`, the share of instances that is left out at the end; best equal to the share of
+        wrong labels. None estimates that share from the annotations: one minus the mean probability
         that the aggregator gives to its most probable classes (with majority vote, the mean share
-        of votes against the winner). It is 0, and nothing is left out, where the aggregator has
-        no doubts, such as majority vote of one annotation each: give a rate then.
+        of votes against the winner). The estimate is 0, and nothing is left out, if all posterior
+        probabilities are 0 or 1, as in a majority vote with one annotation per instance; give a
+        rate then.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred labels, in what is
-        learnt; instances are chosen by their plain cross entropy, so that rare classes are not
-        left out for weighing more.
+        See `BaseCrowdClassifier`. ``class_balance`` weights the loss by the inferred labels.
+        Instances are selected by the unweighted cross entropy, so that rare classes are not left
+        out because of their larger weights.
     protocol : CoTeachingProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.
 
@@ -97,15 +99,16 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     forget_rates_ : array of shape (max_epochs,)
         :math:`1 - R(T)`, the share left out in every epoch.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        That of the aggregator, with one annotation more in every row, as the crowd would give it.
+        The aggregator's confusion matrices, with one pseudo-annotation in every row, distributed
+        like the crowd's annotations.
     class_prior_ : array of shape (n_classes,)
         Share of every class in the inferred labels, the weights of ``class_balance`` included.
 
     Notes
     -----
-    ``predict_proba`` is the mean of both networks (the paper evaluates each by itself):
-    nothing has to choose between them. ``history_`` logs ``cross_entropy_1`` and
-    ``cross_entropy_2``, of each network over what the other chose for it. Instances without
+    ``predict_proba`` is the mean of both networks, so that none must be chosen (the paper evaluates
+    each by itself). ``history_`` logs ``cross_entropy_1`` and ``cross_entropy_2``, the loss of each
+    network on the instances that the other selected for it. Instances without
     annotations do not enter the training. Differences from the paper are numbered in
     ``docs/methods/co_teaching.md``.
 
@@ -172,12 +175,12 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         return exchange_small_losses(first, second, fit.state, batch.instances, rate)
 
     def _read_out(self, fit: CoTeachingFit) -> dict[str, Any]:
-        """Nothing: what the labels were inferred with is known before."""
+        """Return no attributes: those of the aggregator are set before the training."""
         return {}
 
 
 def expected_noise(posterior: FloatArray) -> float:
-    """Expected share of wrong labels if the most probable classes are taken for them.
+    """Return the expected share of wrong labels if the most probable classes are taken for them.
 
     Parameters
     ----------
@@ -191,7 +194,7 @@ def expected_noise(posterior: FloatArray) -> float:
 
 
 def forget_rates(rate: float, gradual_epochs: int, max_epochs: int) -> FloatArray:
-    """Share of instances left out in every epoch, 1 - R(T), shape (max_epochs,).
+    """Return the share of instances left out in every epoch, 1 - R(T), shape (max_epochs,).
 
     The first epoch leaves nothing out: line 8 of Algorithm 1 sets R(T) as epoch T ends.
     """
@@ -199,7 +202,7 @@ def forget_rates(rate: float, gradual_epochs: int, max_epochs: int) -> FloatArra
 
 
 def n_kept(n: int, rate: float) -> int:
-    """Size of the smallest selection of n instances that has a share of 1 - rate, or more."""
+    """Return the least number of n instances that is at least a share of 1 - rate."""
     # Rounded first: (1 - 0.7) * 10 is a little more than 3.
     return math.ceil(round((1.0 - rate) * n, 9))
 
@@ -224,7 +227,9 @@ def small_losses(logits: Tensor, targets: Tensor, n: int) -> Tensor:
 def exchange_small_losses(
     first: Tensor, second: Tensor, targets: SoftTargets, instances: Tensor, rate: float
 ) -> dict[str, Tensor]:
-    """Loss of each network over what the other chooses of a batch (Algorithm 1, lines 4 to 7).
+    """Return the loss of each network on the instances of a batch that the other selects.
+
+    These are lines 4 to 7 of Algorithm 1.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class CommonNoiseEMProtocol(NoiseProtocol):
         own matrix gets as many in all, distributed as the row of the common one.
     confusion_floor : float, default=1e-4
         Added to the probability of an annotation before taking its logarithm in the E-step. It
-        limits how surely an annotation can rule out a class.
+        limits the evidence of a single annotation against a class.
     proba_floor : float, default=1e-3
         Added to the network's probabilities before taking their logarithm.
     """
@@ -168,7 +168,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
                 "individual_confusion_",
                 "common_proportion_",
             ),
-            # `smoothing` leans on the common matrix instead.
+            # `smoothing` shrinks to the common matrix instead.
             shrinks_confusions=False,
             start_refusal="begins with the shares of the votes",
             repeats_small_trainings=True,
@@ -193,7 +193,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         targets = _TargetsOfBoth(fit.recipe.balance, fit.features.device)
 
         def renew(epoch: int) -> None:
-            """Run E- and M-step. Their starting point is in the module, so checkpoints hold it."""
+            """Run E- and M-step from the parameters of the module, which checkpoints hold."""
             if epoch == 0 and fit.earlier is None:
                 posterior = latent.vote_shares()
                 common = own = posterior[latent.votes.instance]
@@ -220,7 +220,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     def _expect(
         self, module: FixedCommonNoiseModule, votes: Votes, proba: FloatArray, embedded: FloatArray
     ) -> tuple[Expectation, FloatArray]:
-        """E-step, and the gates (n_annotations,); see `predict_and_embed`."""
+        """Return the E-step, and the gates (n_annotations,); see `predict_and_embed`."""
         gate = gates(module, votes, embedded)
         expected = expectation(
             votes,
@@ -233,7 +233,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         return expected, gate
 
     def _read_out(self, fit: Fit[FixedCommonNoiseModule, None]) -> dict[str, Any]:
-        """All matrices, and the posterior given x and annotations (x alone without any)."""
+        """Return all matrices, and the posterior given x and any annotations."""
         latent, module = self._latent(fit.table), fit.module
         rows = latent.instances
         proba, embedded = predict_and_embed(module, fit.features, np.arange(latent.n_instances))
@@ -242,7 +242,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         posterior[rows] = expected.posterior
         with np.errstate(invalid="ignore"):  # 0 / 0 of an annotator without annotations.
             mean = by_annotator(latent.votes, gate) / by_annotator(latent.votes)
-        # Any gate will do: `pooled_confusion_` replaces these matrices, but must not meet NaN.
+        # The value has no effect: `pooled_confusion_` replaces these matrices. NaN would spread.
         known = torch.from_numpy(np.where(np.isnan(mean), 0.5, mean))
         return {
             "posterior_": posterior,
@@ -257,7 +257,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
 
 
 class Expectation(NamedTuple):
-    """What an E-step infers of m instances and n annotations, in the order of the votes.
+    """Result of an E-step for m instances and n annotations, in the order of the votes.
 
     Attributes
     ----------
@@ -282,7 +282,7 @@ def expectation(
     *,
     floor: float = 0.0,
 ) -> Expectation:
-    """E-step over the true class and the source of every annotation.
+    """Return the E-step over the true class and the source of every annotation.
 
     Parameters
     ----------
@@ -335,9 +335,10 @@ def set_matrices(
 def predict_and_embed(
     module: FixedCommonNoiseModule, features: Features, rows: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Class probabilities (m, n_classes) and the gate's embeddings (m, embedding_dim) of some rows.
+    """Return the class probabilities and the gate's embeddings of m instances.
 
-    Reads every instance once, and leaves the module in evaluation mode.
+    Their shapes are (m, n_classes) and (m, embedding_dim). Every instance is read once, and the
+    module is left in evaluation mode.
     """
     module.eval()
     proba, embedded = [], []
@@ -350,7 +351,7 @@ def predict_and_embed(
 
 
 def gates(module: FixedCommonNoiseModule, votes: Votes, embedded: FloatArray) -> FloatArray:
-    """Gate omega (Eq. 3) of every annotation, (n,), from the embeddings of m instances."""
+    """Return the gate omega (Eq. 3) of every annotation, (n,), from instances' embeddings."""
     with torch.inference_mode():
         everyone = torch.arange(votes.n_annotators, device=module.common.device)
         of_annotators = module.embed_annotators(everyone).double().cpu().numpy()
@@ -362,16 +363,17 @@ class _TargetsOfBoth(SoftTargets):
     """Soft targets of the network, on which the gate is trained, too."""
 
     def objective(self, module: CrowdModule, batch: CrowdBatch) -> dict[str, Tensor]:
-        """``cross_entropy`` against the targets, and ``gate_nll``; see `gate_nll`."""
+        """Return ``cross_entropy`` against the targets, and ``gate_nll``; see `gate_nll`."""
         terms = super().objective(module, batch)
         own = self.targets[batch.instances]
         return {**terms, "gate_nll": gate_nll(cast(FixedCommonNoiseModule, module), batch, own)}
 
 
 def gate_nll(module: FixedCommonNoiseModule, batch: CrowdBatch, targets: Tensor) -> Tensor:
-    """Mean over annotations of minus the expected log likelihood under targets (n, n_classes).
+    """Return the mean expected negative log likelihood of annotations under targets.
 
-    The source of an annotation is summed over, so the gate's step is on the likelihood itself.
+    The targets have shape (n, n_classes). The source of an annotation is summed out, so the gate is
+    trained on the likelihood itself.
     """
     log_proba = module.log_likelihood(batch.x, batch.rows, batch.annotators, batch.labels)
     nll = -(targets[batch.rows] * log_proba).sum(dim=1)

@@ -35,11 +35,10 @@ class CoNALProtocol(StartProtocol):
     reset_optimizer, monitor, patience, noise_lr
         See `StartProtocol`.
     init_scale : float or "auto", default="auto"
-        Both layers start at this multiple of the identity; the released code's is 2. "auto"
-        starts at 2. If that fit loses a class (one with annotations, predicted for no training
-        instance), there is another from 4, and one from 8 if that does, too; the one that loses
-        the fewest is kept. Up to three fits are paid for; a number allows one, and so do weights
-        to start from.
+        Initial multiple of the identity in both layers; 2 in the released code. "auto" begins with
+        2. After class collapse (an annotated class is predicted for no training instance), the fit
+        is repeated with 4, and if necessary with 8; the fit in which the fewest classes collapse is
+        kept. The cost is up to three fits; with a number, or weights to start from, there is one.
     squared_gap : bool, default=False
         Use the sum of squared norms in the separation term. The released code sums the norms; the
         paper is ambiguous.
@@ -111,7 +110,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         Both layers mixed at each annotator's mean gate: the annotator's overall behaviour.
     init_scale_ : float
-        ``init_scale``, or the start that "auto" has found.
+        ``init_scale``, or the value that "auto" has chosen.
 
     Notes
     -----
@@ -147,7 +146,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     @property
     def _traits(self) -> Traits:
         return Traits(
-            starts=(2.0, 4.0, 8.0),  # From the released code's on.
+            starts=(2.0, 4.0, 8.0),  # 2 is the value of the released code.
             saved=(
                 *ANNOTATOR_ARRAYS,
                 "common_confusion_",
@@ -200,7 +199,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
 
 
 def mean_gate(module: CommonNoiseModule, batches: AnnotationBatches) -> Tensor:
-    """Mean gate over each annotator's annotations, shape (n_annotators,); NaN without any."""
+    """Return the mean gate of each annotator's annotations, (n_annotators,); NaN without any."""
     total = module.common.new_zeros(batches.table.n_annotators)
     count = torch.zeros_like(total)
     for batch in batches.in_order():

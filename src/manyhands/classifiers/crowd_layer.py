@@ -24,21 +24,21 @@ from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CrowdLayerProtocol(StartProtocol):
-    """How layers start and learn in experiments with `CrowdLayerClassifier`.
+    """Protocol of `CrowdLayerClassifier`: initialisation and training of the layers.
 
     Parameters
     ----------
     reset_optimizer, monitor, patience, noise_lr
         See `StartProtocol`.
     init_scale : float or "auto", default="auto"
-        Matrices start at this multiple of the identity (1 in the paper, 2 in the code of CoNAL and
-        CrowdInG); scales start at this value. The lower it is, the more often training loses rare
-        classes: see ``docs/results/noise_layers.md``. "auto" starts at 3. If that fit loses a
-        class (one with annotations, predicted for no training instance), there is another from 6,
-        and one from 12 if that does, too; of all, the one that loses the fewest is kept, the first
-        among equals. Each is the fit that its number would give. Up to three fits are paid for,
-        and ``callbacks`` are called in each. A number, and weights to start from (``start``, or
-        those of a partial fit that goes on), allow one fit.
+        Initial multiple of the identity in the matrices (1 in the paper, 2 in the code of CoNAL and
+        CrowdInG), or initial value of the scales. The lower it is, the more often rare classes
+        collapse: see ``docs/results/noise_layers.md``. "auto" begins with 3. After class collapse
+        (an annotated class is predicted for no training instance), the fit is repeated with 6, and
+        if necessary with 12; the first fit in which the fewest classes collapse is kept. Each fit
+        equals that with its number. The cost is up to three fits, and ``callbacks`` are called in
+        each. With a number, or with weights to start from (``start``, or a continued partial fit),
+        there is one fit.
     """
 
 
@@ -70,7 +70,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         [annotator, true, given]: the annotator's softmax output for an instance that is certainly
         of the true class.
     init_scale_ : float
-        ``init_scale``, or the start that "auto" has found.
+        ``init_scale``, or the value that "auto" has chosen.
 
     References
     ----------
@@ -100,7 +100,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
 
     @property
     def _traits(self) -> Traits:
-        # From 3 on, as docs/results/noise_layers.md finds. Biases have no scale.
+        # docs/results/noise_layers.md measures why 3 comes first. Biases have no scale.
         return Traits(starts=(3.0,) if self.connection == "VB" else (3.0, 6.0, 12.0))
 
     def _build_module(

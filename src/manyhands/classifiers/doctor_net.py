@@ -40,15 +40,15 @@ DoctorNetFit = Fit[DoctorNetModule, None]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DoctorNetProtocol(MethodProtocol):
-    """How `DoctorNetClassifier` learns the weights of its heads.
+    """Protocol of `DoctorNetClassifier`: training of the weights of its heads.
 
     Parameters
     ----------
     reset_optimizer, monitor, patience
         See `MethodProtocol`.
     exclude_own : bool, default=True
-        While the weights are learnt, leave out the heads of an instance's own annotators, as these
-        heads were trained on those very labels. If no other heads remain, all count.
+        While the weights are learnt, leave out the heads of an instance's own annotators, because
+        these heads were trained on the same labels. If no other heads remain, all count.
     weight_epochs : int, default=50
         Epochs of the second stage.
     weight_lr : float, default=1e-1
@@ -71,7 +71,7 @@ class DoctorNetProtocol(MethodProtocol):
 class DoctorNetClassifier(BaseCrowdClassifier):
     r"""Model every annotator by a separate head, and average the heads [1]_.
 
-    A shared trunk with one linear head per annotator predicts what each annotator would say. The
+    A shared trunk with one linear head per annotator predicts each annotator's annotation. The
     cross entropy of the observed annotations trains them (stage ``heads``). The prediction of the
     true class is the mean over annotators,
     :math:`p(x) = \sum_r \omega_r \, \mathrm{softmax}(h_r(f(x)))`. Doctor Net uses equal weights.
@@ -102,7 +102,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     Notes
     -----
     ``history_`` logs ``nll`` in stage ``heads`` and ``average_nll`` in stage ``weights``. An
-    annotator without annotations is expected to say what the others say on average.
+    annotator without annotations is predicted by the average of the others.
 
     With ``validation``, the second stage starts from the heads that are kept of the first, and the
     epoch is chosen from both stages. With ``monitor="likelihood"`` in the protocol, the heads that
@@ -158,7 +158,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         fit.module.active.copy_(torch.from_numpy(annotation_weight(fit.table) > 0))
 
     def _stages(self, fit: DoctorNetFit) -> list[Stage]:
-        """Train the heads; then the weights, if they are learnt."""
+        """Return a stage for the heads, and one for the weights if they are learnt."""
         (heads,) = super()._stages(fit)
         stages = [replace(heads, name=HEADS)]
         if self.weighting == "learned":
@@ -202,7 +202,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
 
 
 def annotation_weight(table: AnnotationTable) -> FloatArray:
-    """Sum of the weights of every annotator's annotations, shape (n_annotators,)."""
+    """Return the sum of the weights of every annotator's annotations, shape (n_annotators,)."""
     total = np.bincount(table.annotator, weights=table.weight, minlength=table.n_annotators)
     return total.astype(np.float64)
 
@@ -211,13 +211,13 @@ class _FrozenNetworkStep(GradientStep):
     """Gradient steps on a network that stays in evaluation mode."""
 
     def start_epoch(self, epoch: int) -> None:
-        """Put the module into evaluation mode: no dropout, no moving batch statistics."""
+        """Put the module into evaluation mode: no dropout, fixed batch statistics."""
         super().start_epoch(epoch)
         self.module.eval()
 
 
 class _BestHeads(BestState):
-    """The best epoch of the heads, with the weights that are then learnt on top of it.
+    """Keep the best epoch of the heads, and the weights that are then learnt on top of it.
 
     The likelihood of held-out annotations depends only on the heads, so it cannot choose among
     epochs of the weights: the last is kept. Agreement, and accuracy on gold labels, choose among
@@ -230,7 +230,7 @@ class _BestHeads(BestState):
             self.restore()
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
-        """Remember the state if it is better, or has newer weights."""
+        """Store the state if it is better, or has newer weights."""
         if metrics["stage"] == WEIGHTS and self.metric == "validation_nll":
             self.best["module"] = copy.deepcopy(self.module.state_dict())
         else:
@@ -241,5 +241,5 @@ class _StopHeads(EarlyStopping):
     """Early stopping of the first stage only; see `_BestHeads`."""
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool:
-        """Tell whether the first stage has used up its patience."""
+        """Return whether the patience of the first stage is exhausted."""
         return super().on_epoch_end(epoch, metrics) and metrics["stage"] == HEADS

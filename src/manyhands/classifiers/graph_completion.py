@@ -1,4 +1,4 @@
-"""Graph completion: predict the annotations nobody gave, from the graph of those given.
+"""Graph completion: predict missing annotations from the graph of the observed ones.
 
 .. [1] R. van den Berg, T. N. Kipf and M. Welling. Graph convolutional matrix completion. 2017.
    https://arxiv.org/abs/1706.02263
@@ -93,8 +93,7 @@ class GraphCompleter(BaseEstimator):
     best_epoch_ : int
         With ``validation``: the epoch that is kept.
     heard_ : array of bool, shape (n_annotators,)
-        Which annotators have annotations. The others are expected to annotate as these do on
-        average.
+        Which annotators have annotations. The others are predicted by the average of these.
     instance_states_ : tensor of shape (n_samples, hidden + 1)
         Last states of the instances, given all annotations.
     annotator_states_ : tensor of shape (n_annotators, hidden + 1)
@@ -152,7 +151,7 @@ class GraphCompleter(BaseEstimator):
     random_state: Any = None
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from annotations what the missing ones would be. A failed fit changes nothing.
+        """Learn to predict missing annotations. A failed fit changes nothing.
 
         Parameters
         ----------
@@ -169,7 +168,7 @@ class GraphCompleter(BaseEstimator):
         AnnotationError
             If X and y do not belong together, y is empty, or X is not finite.
         DivergenceError
-            If the loss stops being finite.
+            If the loss becomes infinite or NaN.
         """
         with all_or_nothing(self):
             self._validate_params()
@@ -186,7 +185,7 @@ class GraphCompleter(BaseEstimator):
         return self
 
     def _train(self, X: Any, table: AnnotationTable) -> None:
-        """Train on data that are checked, and set what was learnt."""
+        """Train on checked data, and set the fitted attributes."""
         self.classes_, self.annotators_ = np.array(table.classes), np.array(table.annotators)
         self.heard_: BoolArray = table.annotations_per_annotator() > 0
         device, seed = pick_device(self.device), draw_seed(self.random_state)
@@ -208,7 +207,7 @@ class GraphCompleter(BaseEstimator):
     # -- prediction -----------------------------------------------------------------------------
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
-        """Probability of every class as the annotation, from the features of instances alone.
+        """Return the probability of every class as the annotation, from the features alone.
 
         For instances of `fit`, use `complete`, which knows their annotations too.
 
@@ -226,7 +225,7 @@ class GraphCompleter(BaseEstimator):
         Raises
         ------
         AnnotationError
-            If an annotator was not there in `fit`, or X has another shape.
+            If an annotator was not present in `fit`, or X has another shape.
         """
         check_is_fitted(self, "module_")
         device = self.annotator_states_.device
@@ -234,7 +233,7 @@ class GraphCompleter(BaseEstimator):
         return self._decode(states_without_annotations(self.module_, features), annotators)
 
     def complete(self, rows: Any, annotators: Any = None) -> FloatArray:
-        """Probability of every class as the annotation, for instances that `fit` was given.
+        """Return the probability of every class as the annotation, for training instances.
 
         Parameters
         ----------
@@ -251,7 +250,7 @@ class GraphCompleter(BaseEstimator):
         Raises
         ------
         AnnotationError
-            If rows are not positions, or an annotator was not there in `fit`.
+            If rows are not positions, or an annotator was not present in `fit`.
         IndexError
             If there is no such row.
         """
@@ -268,7 +267,7 @@ class GraphCompleter(BaseEstimator):
 
     @torch.inference_mode()
     def _decode(self, states: Tensor, annotators: Any) -> FloatArray:
-        """Probabilities from instances' last states, shape (n, n_annotators, n_classes)."""
+        """Return the probabilities from instances' last states, (n, n_annotators, n_classes)."""
         columns = resolve(
             slice(None) if annotators is None else annotators,
             self.annotators_,
@@ -285,7 +284,7 @@ class GraphCompleter(BaseEstimator):
         return cast(FloatArray, proba)
 
     def _decode_heard(self, states: Tensor, columns: IntArray) -> FloatArray:
-        """Probabilities for annotators, given by position, who have annotations."""
+        """Return the probabilities for annotators, given by position, who have annotations."""
         annotators = self.annotator_states_[torch.from_numpy(columns).to(states.device)]
         return cast(FloatArray, self.module_.decode(states, annotators).exp().cpu().numpy())
 
@@ -296,7 +295,7 @@ class GraphCompleter(BaseEstimator):
         return tags
 
 
-# -- training: the graph of annotations, the loss, and what watches it ----------------------------
+# -- training: the graph of annotations, the loss, and its callbacks -------------------------------
 
 
 class AnnotationGraph(NamedTuple):
@@ -361,7 +360,7 @@ class AnnotationGraph(NamedTuple):
 
 @dataclass(eq=False)
 class CompletionFit:
-    """What one fit works with. It ends with the fit.
+    """The data and state of one fit, which exist only during it.
 
     Attributes
     ----------
@@ -426,8 +425,8 @@ def train(model: Any, fit: CompletionFit) -> BestState | None:
     Returns
     -------
     BestState or None
-        With ``validation``: the epoch that explains the held-out annotations best, which the
-        module is left in.
+        With ``validation``: the epoch with the highest likelihood of the held-out annotations; the
+        module has its weights.
     """
     fit.module = module = _make_module(model, fit)
     step = GradientStep(
@@ -463,7 +462,7 @@ def _make_module(model: Any, fit: CompletionFit) -> GraphCompletionModule:
 def hidden_annotations_loss(
     module: GraphCompletionModule, x: Tensor, graph: AnnotationGraph, share: float
 ) -> dict[str, Tensor]:
-    """``nll`` of a random share of the annotated cells, predicted from the other cells."""
+    """Return ``nll`` of a random share of the annotated cells, given the other cells."""
     is_hidden = graph.draw_hidden(share)
     hidden, visible = graph.edges.where(is_hidden), graph.edges.where(~is_hidden)
     log_proba = module.annotation_log_proba(x, visible, hidden.instances, hidden.annotators)
@@ -487,7 +486,7 @@ def _make_callbacks(model: Any, fit: CompletionFit) -> tuple[list[Callback], Bes
 
 
 class HeldOutMonitor:
-    """``validation_nll``: of held-out annotations, predicted from all others."""
+    """Monitor of ``validation_nll``, the loss of held-out annotations given all others."""
 
     def __init__(
         self,
@@ -514,7 +513,7 @@ class HeldOutMonitor:
 
 @torch.inference_mode()
 def states_without_annotations(module: GraphCompletionModule, features: Features) -> Tensor:
-    """Last states of instances by their features alone, shape (n, hidden + 1)."""
+    """Return the last states of instances by their features alone, shape (n, hidden + 1)."""
     none = AnnotationEdges(*torch.zeros(3, 0, dtype=torch.int64, device=features.device))
     every_row = torch.arange(len(features), device=features.device)
     parts = [module(x, none)[0] for x in features.batches(every_row, PREDICT_BATCH)]
@@ -523,7 +522,7 @@ def states_without_annotations(module: GraphCompletionModule, features: Features
 
 @torch.inference_mode()
 def last_states(fit: CompletionFit) -> tuple[Tensor, Tensor]:
-    """Last states of all instances and annotators, given all annotations.
+    """Return the last states of all instances and annotators, given all annotations.
 
     Returns
     -------

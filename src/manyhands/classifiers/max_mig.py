@@ -32,7 +32,7 @@ from manyhands.training import CrowdBatch, Stage
 from manyhands.typing import FloatArray
 
 ADDED_TO_COUNTS = 0.01
-"""Added to the counted confusions, whose logarithm initialises the aggregator, as published."""
+"""Added to the counts whose logarithm initialises the aggregator; the published value."""
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ MaxMIGFit = Fit[AggregatorModule, _Views]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MaxMIGProtocol(NoiseProtocol):
-    """How networks learn in experiments with `MaxMIGClassifier`.
+    """Protocol of `MaxMIGClassifier`: training of the network and the aggregator.
 
     Parameters
     ----------
@@ -219,9 +219,10 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
 def weigh_instances(
     table: AnnotationTable, balance: ClassBalance | None, rng: np.random.Generator
 ) -> FloatArray | None:
-    """Mean balancing weight of every instance's annotations, (n,); None if all are equal.
+    """Return the mean weight of every instance's annotations, (n,); None if all are equal.
 
-    Instances whose annotations all have weight 0 have no second view, and get weight 0.
+    The weights are those of the class balance. Instances whose annotations all have weight 0 have
+    no second view, and get weight 0.
     """
     base = table.weight
     factors = (
@@ -237,7 +238,7 @@ def weigh_instances(
 
 
 def _count_confusions(table: AnnotationTable, posterior: FloatArray) -> FloatArray:
-    """Confusions against a posterior, (n_annotators, true, given); rows without evidence are 0."""
+    """Return confusion matrices (n_annotators, true, given) under a posterior; empty rows are 0."""
     shape = (table.n_annotators, table.n_classes, table.n_classes)
     counts = np.zeros(shape)
     expected = table.weight[:, None] * posterior[table.instance]

@@ -36,7 +36,7 @@ MBEMFit = Fit[FixedConfusionModule, LatentClasses]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MBEMProtocol(MethodProtocol):
-    """Points on which MBEM's paper and code differ, and a numerical detail.
+    """Protocol of `MBEMClassifier`: variants of its paper and code, and a numerical detail.
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     -----
     ``history_`` logs ``cross_entropy`` against the targets. Its stages are "round 0", "round 1",
     ...; with ``train_on_own_labels``, each is followed by "round 0, own labels" and so on.
-    `partial_fit` goes on with the network that there is: it repeats the rounds after the one on
-    vote shares, without new networks, and without the stages on own labels.
+    `partial_fit` continues with the present network: it repeats the rounds after the one on vote
+    shares, without new networks, and without the stages on own labels.
 
     References
     ----------
@@ -175,7 +175,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
             return self._own_labels(fit)
 
         sources: dict[str, Callable[[], FloatArray]] = {}
-        # A partial fit has a network by whose labels it can count.
+        # A partial fit has a network whose labels it can count, so it needs no round 0.
         for number in range(0 if fit.earlier is None else 1, self.n_iterations + 1):
             sources[f"round {number}"] = from_annotations if number else from_votes
             if self._protocol.train_on_own_labels and fit.earlier is None:
@@ -186,7 +186,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         ]
 
     def _step(self, number: int, source: Callable[[], FloatArray], fit: MBEMFit) -> TargetStep:
-        """Step of a stage, whose targets come from the network at the start of the stage."""
+        """Return the step of a stage; its targets come from the network at its start."""
         targets = SoftTargets(fit.recipe.balance, fit.features.device)
 
         def renew(epoch: int) -> None:
@@ -207,12 +207,12 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
 
     @staticmethod
     def _own_labels(fit: MBEMFit) -> FloatArray:
-        """The network's one-hot labels of the annotated instances, shape (m, n_classes)."""
+        """Return the network's one-hot labels of the annotated instances, shape (m, n_classes)."""
         proba = class_proba(fit.module, fit.features, fit.state.instances)
         return np.eye(proba.shape[1])[proba.argmax(axis=1)]
 
     def _prior(self, labels: FloatArray) -> FloatArray:
-        """Class prior, estimated from one-hot labels, shape (n_classes,)."""
+        """Return the class prior, estimated from one-hot labels, shape (n_classes,)."""
         n_classes = labels.shape[1]
         if self.class_prior == "uniform":
             return np.full(n_classes, 1.0 / n_classes)

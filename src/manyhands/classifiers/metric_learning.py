@@ -47,7 +47,7 @@ MARGINS = {
 def shuffled_batches(
     labels: IntArray, batch_size: int, rng: np.random.Generator
 ) -> Iterator[IntArray]:
-    """Yield shuffled batches of the labelled instances, pass after pass, without end.
+    """Yield shuffled batches of the labelled instances in endless passes.
 
     A batch of one class has nothing to compare: an instance of another class replaces its last. A
     batch of one instance joins the batch before it.
@@ -77,7 +77,7 @@ def shuffled_batches(
 
 
 class Comparison(nn.Module):
-    """A loss of embeddings and labels, and the miner that chooses what it compares.
+    """A loss of embeddings and labels, with the miner that chooses its pairs or triplets.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Comparison(nn.Module):
             self.nearest = True
 
     def forward(self, embedding: Tensor, labels: Tensor) -> Tensor:
-        """Loss of a batch, a scalar."""
+        """Return the loss of a batch, a scalar."""
         chosen = []
         if self.miner is not None:
             mined = self.miner(embedding, labels)
@@ -129,7 +129,7 @@ class Comparison(nn.Module):
 
 
 class MetricStep:
-    """Training of the embedding, and of what the loss itself learns.
+    """Training step of the embedding, and of the parameters of the loss.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class MetricStep:
         return {self.term: loss.detach()}
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the optimisers and of the loss."""
+        """Return the state of the optimisers and of the loss."""
         state: dict[str, Any] = {
             "optimizer": self.optimizer.state_dict(),
             "n_steps": self.data.n_steps,
@@ -183,7 +183,7 @@ class MetricStep:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.data.n_steps = int(state["n_steps"])
         self.comparison.load_state_dict(state["comparison"])
@@ -192,7 +192,7 @@ class MetricStep:
 
 
 UPDATES_PER_INSTANCE = 10 / 256
-"""Updates per instance and epoch with ``updates_per_epoch="auto"``: as many as NeuCrowd makes."""
+"""Updates per instance and epoch with ``updates_per_epoch="auto"``: the number of NeuCrowd."""
 
 MINED = ("contrastive", "triplet")
 """Losses by name for which a miner can choose pairs or triplets."""
@@ -200,7 +200,7 @@ MINED = ("contrastive", "triplet")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MetricLearningProtocol(EmbeddingProtocol):
-    """Details of metric losses, and how often an epoch updates the embedding.
+    """Protocol of `MetricLearningClassifier`: details of losses, and updates per epoch.
 
     Parameters
     ----------
@@ -243,8 +243,8 @@ class MetricLearningClassifier(EmbeddingClassifier):
         embedding.
     loss : {"contrastive", "triplet", "triplet_semihard", "lifted", "center"} or nn.Module, \
 default="triplet"
-        What is compared. With d the distance between embeddings scaled to length 1 and m the
-        margin, the loss is a mean over a batch:
+        The metric loss. With d the distance between embeddings scaled to length 1 and m the margin,
+        it is a mean over a batch:
 
         * "contrastive": of d over pairs of the same class, and of max(0, m - d) over pairs of
           different classes;
@@ -263,7 +263,7 @@ default="triplet"
         A miner of pytorch-metric-learning, ``miner(embeddings, labels)``. It chooses the pairs or
         triplets for "contrastive", "triplet" or a module of yours.
     aggregator : BaseAggregator or None, default=None
-        Truth inference: which class an instance belongs to. None is `MajorityVote`.
+        Truth inference, which labels the instances. None is `MajorityVote`.
     batch_size : int, default=64
         Instances per batch, at least 2: all their pairs or triplets are compared.
     max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
@@ -335,7 +335,7 @@ verbose, validation, checkpoint, decision, callbacks
         return MetricStep(self, data, Comparison(self, data.network.width))
 
     def _batches(self, data: EmbeddingData, epoch: int) -> Iterator[Tensor]:
-        """Yield an epoch's batches of positions, in as many passes as it takes."""
+        """Yield an epoch's batches of positions, in as many passes as needed."""
         every = shuffled_batches(data.labels, self.batch_size, balancing_rng(epoch, 1))
         n_updates = self._protocol.updates_per_epoch
         if n_updates == "auto":
@@ -357,8 +357,7 @@ class MetricLearningEmbedding(CrowdEmbedding):
     ----------
     backbone, loss, miner, aggregator, max_epochs, batch_size, \
 lr, weight_decay, scaling, device, random_state, verbose, protocol
-        See `MetricLearningClassifier`. Fields of the protocol about the regression mean nothing
-        here.
+        See `MetricLearningClassifier`. Fields of the protocol about the regression have no effect.
 
     Attributes
     ----------

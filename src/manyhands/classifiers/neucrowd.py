@@ -41,15 +41,15 @@ from manyhands.training import Stage
 from manyhands.typing import FloatArray
 
 PROBE_TUPLETS = 1024
-"""Tuplets of ``probe_nll``."""
+"""Number of tuplets of the metric ``probe_nll``."""
 
 TUPLETS_PER_INSTANCE = 10
-"""Tuplets per instance and epoch with ``n_tuplets="auto"``."""
+"""Number of tuplets per instance and epoch with ``n_tuplets="auto"``."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class NeuCrowdProtocol(EmbeddingProtocol):
-    r"""Forms and ablations of NeuCrowd, and numbers of its sampling.
+    r"""Protocol of `NeuCrowdClassifier`: variants, ablations, and sizes of its samples.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ class NeuCrowdProtocol(EmbeddingProtocol):
     safety_aware : bool, default=True
         Draw safe instances (Def. 3) more often than others, from the second epoch on.
     unsafe_weight : float, default=0.3
-        How often unsafe instances are drawn, relative to safe ones; 0 means never. If fewer than
-        two instances of a class are safe, all its instances are drawn equally often.
+        Sampling weight of unsafe instances, relative to safe ones; 0: they are never drawn. If
+        fewer than two instances of a class are safe, all its instances are drawn equally often.
     n_neighbors : int or "auto", default="auto"
         k of Def. 3; "auto": the square root of ``batch_size``.
     safety_margin : float, default=0.0
@@ -125,12 +125,12 @@ class NeuCrowdClassifier(EmbeddingClassifier):
     r"""Learn an embedding from n-tuplets, then a logistic regression on it (NeuCrowd) [1]_.
 
     A tuplet is an anchor, an instance of the same class (the positive) and ``tuplet_size - 2``
-    instances of other classes (the negatives). A few hundred instances make as many tuplets as one
-    likes. The embedding network learns to place the positive nearer to the anchor than the
-    negatives. Similarities are weighted by how far annotators agree. The anchors of a batch are
-    merged into one robust anchor per class. Instances whose neighbours in the embedding belong to
-    their own class are drawn more often. A second network learns which tuplets are hard and
-    selects them.
+    instances of other classes (the negatives). A few hundred instances suffice for any number of
+    tuplets. The embedding network learns to place the positive nearer to the anchor than the
+    negatives. Similarities are weighted by the agreement of the annotators. The anchors of a batch
+    are merged into one robust anchor per class. Instances are drawn more often if their neighbours
+    in the embedding have the same class. A second network learns to predict which tuplets are
+    hard, and selects them.
 
     Parameters
     ----------
@@ -139,12 +139,12 @@ class NeuCrowdClassifier(EmbeddingClassifier):
         linear units. Any network with ``embed`` will do; without ``embed``, its output is the
         embedding.
     aggregator : BaseAggregator or None, default=None
-        Truth inference: which class an instance belongs to, and how certain that is. None is
-        `MajorityVote`, as in the paper, with `label_assurance`. With another aggregator the
-        assurance is (C max p - 1) / (C - 1), where p is its posterior.
+        Truth inference, which gives labels and their assurance. None is `MajorityVote`, as in the
+        paper, with `label_assurance`. With another aggregator the assurance is
+        (C max p - 1) / (C - 1), where p is its posterior.
     n_tuplets : int or "auto", default="auto"
-        Tuplets learnt from per epoch. "auto": ten per instance that can be drawn, because a
-        network memorises few instances sooner. The paper's code uses 60,000.
+        Number of tuplets per epoch. "auto": ten per instance that can be drawn, because a network
+        memorises few instances sooner. The paper's code uses 60,000.
     batch_size : int, default=256
         Tuplets per batch.
     max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
@@ -209,7 +209,7 @@ verbose, validation, checkpoint, decision, callbacks
         return TupletStep(self, data, self._assurance(data))
 
     def _assurance(self, data: EmbeddingData) -> FloatArray:
-        """Assurance of every instance's label, in [0, 1], shape (n,) (Def. 2)."""
+        """Return the assurance of every instance's label, in [0, 1], shape (n,) (Def. 2)."""
         if not self._protocol.assurance:
             return np.ones(len(data))
         if self.aggregator is None or isinstance(self.aggregator, MajorityVote):
@@ -234,7 +234,7 @@ verbose, validation, checkpoint, decision, callbacks
 
     @torch.no_grad()
     def _probe_loss(self, data: TupletData) -> float:
-        """Loss of a fixed set of evenly drawn tuplets, comparable over epochs and variants."""
+        """Return the loss of a fixed set of tuplets, comparable over epochs and variants."""
         probe = torch.from_numpy(data.tuplets.draw(PROBE_TUPLETS, balancing_rng(0, 3)))
         loss = TupletLoss(
             len(self.classes_),
@@ -248,7 +248,7 @@ verbose, validation, checkpoint, decision, callbacks
         return float(loss(data.embedded(), probe.to(device), assurance, labels).mean())
 
     def _sampling_weights(self, data: EmbeddingData) -> FloatArray:
-        """Weights with which instances are drawn: more for safe ones (Section 3.3.1)."""
+        """Return the weights with which instances are drawn: more for safe ones (Section 3.3.1)."""
         known = np.flatnonzero(data.labels >= 0)
         embedding = data.embedded()[torch.from_numpy(known)].cpu().numpy()
         asked = self._protocol.n_neighbors
@@ -284,7 +284,7 @@ class NeuCrowdEmbedding(CrowdEmbedding):
     ----------
     backbone, aggregator, n_tuplets, max_epochs, batch_size, lr, weight_decay, scaling, device, \
 random_state, verbose, protocol
-        See `NeuCrowdClassifier`. Fields of the protocol about the regression mean nothing here.
+        See `NeuCrowdClassifier`. Fields of the protocol about the regression have no effect.
 
     Attributes
     ----------
@@ -318,7 +318,7 @@ random_state, verbose, protocol
 
 
 class TupletData(EmbeddingData):
-    """What the embedding is learnt from, and the sampler of its tuplets.
+    """The training data of the embedding, and the sampler of its tuplets.
 
     Attributes
     ----------
@@ -407,7 +407,7 @@ class TupletStep:
     @staticmethod
     @torch.no_grad()
     def _hardest(sampler: SamplingNetwork, x: Tensor, tuplets: Tensor, n: int) -> Tensor:
-        """Positions of the n tuplets predicted to be hardest (Step 1)."""
+        """Return the positions of the n tuplets predicted to be hardest (Step 1)."""
         return sampler(x, tuplets).topk(n).indices
 
     def _learn_hardness(self, x: Tensor, tuplets: Tensor, losses: Tensor) -> Tensor:
@@ -425,7 +425,7 @@ class TupletStep:
         return error
 
     def state_dict(self) -> dict[str, Any]:
-        """State of both optimisers and of the sampling network."""
+        """Return the state of both optimisers and of the sampling network."""
         state: dict[str, Any] = {
             "optimizer": self.optimizer.state_dict(),
             "n_steps": self.data.n_steps,
@@ -436,7 +436,7 @@ class TupletStep:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.data.n_steps = int(state["n_steps"])
         if self.sampler is not None and self.sampler_optimizer is not None:

@@ -1,4 +1,4 @@
-"""Personal classifiers: one linear classifier per annotator, pulled together, and a target one.
+"""Personal classifiers: fused linear classifiers of all annotators, and of the target.
 
 .. [1] H. Kajino, Y. Tsuboi and H. Kashima. Clustering crowds. AAAI 2013.
    https://doi.org/10.1609/aaai.v27i1.8581
@@ -47,14 +47,15 @@ PersonalFit = Fit[AnnotatorHeadsModule, "ADMMStep"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PersonalProtocol(MethodProtocol):
-    """How the solver of `PersonalClassifier` (ADMM) steps.
+    """Protocol of `PersonalClassifier`: step size of its solver, ADMM.
 
     Parameters
     ----------
     monitor
         See `MethodProtocol`.
     rho : float or None, default=None
-        Step size of ADMM. None starts from a guess and balances the residuals for 100 iterations.
+        Step size of ADMM. None starts from an estimate and balances the residuals for 100
+        iterations.
     """
 
     _constraints = {
@@ -63,7 +64,7 @@ class PersonalProtocol(MethodProtocol):
     }
 
     rho: float | None = None
-    # There is no Adam: it is no field of this class.
+    # There is no Adam, so this class has no such field.
     reset_optimizer: bool = field(default=False, init=False)
 
 
@@ -129,9 +130,9 @@ n_features) for two classes
     which add up to the objective. There is neither a ``backbone`` nor an ``lr``: the problem is
     convex because the classifiers are linear, and it needs no learning rate.
 
-    `partial_fit` starts ADMM from the classifiers of before, those of new annotators from the mean
-    of the others, and ends at the minimum that `fit` on everything finds. Features stay scaled as
-    by the last training from scratch.
+    `partial_fit` starts ADMM from the present classifiers, and those of new annotators from the
+    mean of the others. It converges to the same minimum as `fit` on all data. Features keep the
+    scaling of the last training from scratch.
 
     The method needs the differences between all pairs, (J + 1) J / 2 matrices of features x
     classes. More than 2 GiB of them are refused.
@@ -173,7 +174,7 @@ n_features) for two classes
     tol: float = 1e-3
     max_epochs: int = 200
     batch_size: int = 1024
-    # A convex problem has no use for them: they are no parameters of this class.
+    # The convex problem does not need them, so they are no parameters of this class.
     lr: float = field(default=math.nan, init=False)
     weight_decay: float = field(default=math.nan, init=False)
     protocol: PersonalProtocol | None = None
@@ -226,7 +227,7 @@ n_features) for two classes
         return step
 
     def _check_size(self, fit: PersonalFit) -> None:
-        """Refuse a problem whose differences between pairs take more than `PAIR_BYTES`."""
+        """Raise an error if the differences between pairs take more than `PAIR_BYTES`."""
         n_columns = n_weight_columns(len(self.classes_))
         width = fit.module.weight.shape[1] + self.fit_intercept
         n = 1 + int((annotation_weight(fit.table) > 0).sum())
@@ -249,7 +250,7 @@ n_features) for two classes
 
     def _read_out(self, fit: PersonalFit) -> dict[str, Any]:
         module = fit.module
-        # Of two classes, the first has weights of zero, which are left out.
+        # With two classes, the weights of the first are zero and are left out.
         first = len(self.classes_) - n_weight_columns(len(self.classes_))
         target: Any = module.classifier.backbone.head
         parts = ((batch.x, batch.rows, batch.annotators) for batch in fit.batches.in_order())
@@ -330,7 +331,7 @@ class Examples:
 INNER_ITERATIONS = 25
 """Maximum number of L-BFGS steps per iteration of ADMM; the next iteration continues from there."""
 BALANCING = 100
-"""Iterations in which the step size follows the residuals; then it is fixed, to converge."""
+"""Iterations in which the step size is adapted to the residuals; it is fixed later to converge."""
 
 
 def n_weight_columns(n_classes: int) -> int:
@@ -417,15 +418,15 @@ class ADMMStep:
         return bool(self.residuals) and max(self.residuals[-1]) <= self.tol
 
     def start_epoch(self, epoch: int) -> None:
-        """Nothing to prepare."""
+        """Do nothing: an epoch needs no preparation."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything the next iteration depends on."""
+        """Return the state on which the next iteration depends."""
         names = ("weights", "pairs", "pull", "rho", "residuals", "gradient_scale")
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
         for name in ("weights", "pairs", "pull"):
             getattr(self, name).data.copy_(state[name])
         self.rho, self.gradient_scale = state["rho"], state["gradient_scale"]
@@ -565,11 +566,11 @@ def _ratio(part: Tensor, whole: Tensor) -> float:
 
 
 class StopWhenConverged(Callback):
-    """Ends the stage when ADMM has converged."""
+    """End the stage when ADMM has converged."""
 
     def __init__(self, step: ADMMStep) -> None:
         self.step = step
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool:
-        """Whether the residuals are within the tolerance."""
+        """Return whether the residuals are within the tolerance."""
         return self.step.converged

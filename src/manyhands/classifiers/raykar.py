@@ -92,12 +92,12 @@ class RaykarClassifier(LatentClassClassifier):
     weight_decay : float, default=1e-2
         L2 penalty: half of it times the squared weights (not the biases) is added to the mean
         loss per instance. A regression fitted to convergence needs a larger penalty than a network
-        that is not. Otherwise it becomes too sure of the vote shares and outvotes the annotators.
+        that is not. Otherwise it overfits the vote shares and outweighs the annotators.
     class_balance : None, "resample" or "reweight"
         Instances are weighted by the balance of the vote shares, in both parts of the M-step. The
         focal losses are refused, as they are not likelihoods.
     scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``validation`` as a fraction always goes by the likelihood:
+        See `BaseCrowdClassifier`. ``validation`` as a fraction always uses the likelihood, because
         agreement must not choose the number of EM iterations.
     protocol : RaykarProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.
@@ -138,7 +138,7 @@ class RaykarClassifier(LatentClassClassifier):
         **FIXED_EPOCHS,
         "tol": [Interval(Real, 0, None, closed="left")],
     }
-    # The other parameters have another meaning in an M-step that is solved to convergence.
+    # In an M-step that is solved to convergence, other parameters have another meaning.
     _crowd_check_exemptions = {
         "check_every_parameter_moves": "lr has no effect: the M-step is solved",
         "check_class_balance": "focal losses are refused: EM needs a likelihood",
@@ -245,7 +245,7 @@ class JointEMStep:
                     parameter.zero_()
 
     def start_epoch(self, epoch: int) -> None:
-        """Nothing to prepare."""
+        """Do nothing: an epoch needs no preparation."""
 
     def __call__(self, batch: Any) -> dict[str, Tensor]:
         """Run one iteration; the loss is that of the new parameters."""
@@ -270,13 +270,13 @@ class JointEMStep:
 
     @torch.no_grad()
     def _proba(self) -> FloatArray:
-        """Class probabilities of the annotated instances, shape (m, n_classes)."""
+        """Return the class probabilities of the annotated instances, shape (m, n_classes)."""
         parts = [self.classifier(x).softmax(dim=1) for x in self._batches()]
         proba: FloatArray = torch.cat(parts).cpu().numpy()
         return proba
 
     def _penalty(self) -> Tensor:
-        """Half the weight decay times the squared weights; biases are not penalised."""
+        """Return half the weight decay times the squared weights; biases are not penalised."""
         squares = [p.square().sum() for p in self.parameters if p.dim() > 1]
         total = torch.stack(squares).sum() if squares else self.parameters[0].new_zeros(())
         return 0.5 * self.weight_decay * total
@@ -311,7 +311,7 @@ class JointEMStep:
         vector_to_parameters(vector, self.parameters)
 
     def state_dict(self) -> dict[str, Any]:
-        """Posterior, and regression in double precision."""
+        """Return the posterior, and the regression in double precision."""
         return {
             "posterior": torch.from_numpy(self.posterior),
             "classifier": self.classifier.state_dict(),
@@ -324,22 +324,22 @@ class JointEMStep:
 
 
 class LossConverged(Callback):
-    """Ends a stage when an epoch changes the loss by less than a share ``tol`` of it."""
+    """End a stage when an epoch changes the loss by less than a share ``tol`` of it."""
 
     def __init__(self, tol: float) -> None:
         self.tol = tol
         self.loss: float | None = None
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool:
-        """Compare the loss with the previous epoch's."""
+        """Return whether the loss has changed by less than ``tol`` since the previous epoch."""
         loss, before = float(metrics["loss"]), self.loss
         self.loss = loss
         return before is not None and abs(loss - before) < self.tol * abs(before)
 
     def state_dict(self) -> dict[str, Any]:
-        """Last loss."""
+        """Return the last loss."""
         return {"loss": self.loss}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
         self.loss = state["loss"]

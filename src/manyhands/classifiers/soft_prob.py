@@ -26,8 +26,8 @@ class SoftProbClassifier(SecondStageClassifier):
     """Train one classifier on all pairs of instance and annotation (SoftProb) [1]_.
 
     The loss is the cross entropy of the annotations under the classifier itself, the same for all
-    annotators, so the classifier learns what the crowd says, mistakes included. This equals soft
-    targets of vote shares, with each instance weighted by its number of annotations.
+    annotators, so the classifier learns the crowd's annotations with their mistakes. This equals
+    soft targets of vote shares, with each instance weighted by its number of annotations.
 
     Parameters
     ----------
@@ -95,5 +95,5 @@ protocol
         return DirectModule(classifier)
 
     def _read_out(self, fit: Fit[DirectModule, None]) -> dict[str, Any]:
-        """Nothing: there are no confusion matrices."""
+        """Return no attributes: there are no confusion matrices."""
         return {}

@@ -27,7 +27,7 @@ from manyhands.training import CrowdBatch
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TraceRegProtocol(NoiseProtocol):
-    """Published forms of the confusion matrices of `TraceRegClassifier`, and how they learn.
+    """Protocol of `TraceRegClassifier`: parametrisation and initial values of its matrices.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ class TraceRegProtocol(NoiseProtocol):
         :math:`p(x) W_r`. W is then not a confusion matrix, and ``confusion_`` is computed through
         the second softmax.
     init_scale : float, default=6.0
-        The free parameters start at this multiple of the identity (for "softplus", minus 5
-        everywhere), which makes correct annotations very probable. Without it, the classes could
-        be permuted.
+        Initial multiple of the identity in the free parameters (for "softplus", minus 5
+        everywhere), which makes correct annotations very probable. Without it the classes are not
+        identifiable: they could be permuted.
     """
 
     _constraints = {
@@ -124,7 +124,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         )
 
     def _prepare(self, fit: Fit[ConfusionModule, Tensor]) -> Tensor:
-        """Weights that turn a mean over annotations into a mean over annotators."""
+        """Return the weights that turn a mean over annotations into a mean over annotators."""
         counts = fit.table.annotations_per_annotator()
         rarity = fit.table.n_annotations / (np.maximum(counts, 1) * np.count_nonzero(counts))
         return torch.tensor(rarity, dtype=fit.features.dtype).to(fit.features.device)

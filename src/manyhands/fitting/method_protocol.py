@@ -215,7 +215,7 @@ class TakesProtocol:
     _protocol: ClassVar[ProtocolOf[MethodProtocol]] = ProtocolOf(MethodProtocol)
 
     def __new__(cls, *args: Any, **parameters: Any) -> Self:
-        """Refuse a field of the protocol among the arguments, and say where it belongs."""
+        """Raise an error for a field of the protocol among the arguments, and name its place."""
         kind = cls._protocol.kind
         known = kind.defaults()
         for name in parameters:

@@ -330,7 +330,7 @@ def _warn_of_shuffled_numbers(columns: list[Any]) -> None:
 
 
 def _check_names(given: list[str], names: list[str], estimator: str) -> None:
-    """Refuse columns other than those in `fit`."""
+    """Raise an error for columns other than those in `fit`."""
     missing = [name for name in names if name not in given]
     extra = [name for name in given if name not in names]
     if not missing and not extra:
@@ -350,7 +350,7 @@ def _shown(names: list[str]) -> str:
 
 
 def check_rows(X: Instances, table: AnnotationTable) -> None:
-    """Refuse X and annotations with different numbers of instances."""
+    """Raise an error for X and annotations with different numbers of instances."""
     if n_rows(X) != table.n_instances:
         raise AnnotationError(
             f"X has {n_rows(X)} rows but y has annotations for {table.n_instances} "
@@ -360,7 +360,7 @@ def check_rows(X: Instances, table: AnnotationTable) -> None:
 
 
 def check_learnable(X: Instances, table: AnnotationTable) -> None:
-    """Refuse data unfit for any classifier: mismatched rows, no annotations, one class only."""
+    """Raise an error for mismatched rows, no annotations, or a single class."""
     check_rows(X, table)
     check_annotations(table, argument="y")
     seen = table.mask_of_classes_seen()
@@ -430,7 +430,7 @@ LABEL_NAMES = frozenset(
 """Names of columns of labels, as `base_name` gives them."""
 
 
-def warn_of_telling_columns(X: Instances, table: AnnotationTable) -> None:
+def warn_of_leakage(X: Instances, table: AnnotationTable) -> None:
     """Warn of leakage: columns of a frame that are named like, or equal to, the label or the id.
 
     Parameters

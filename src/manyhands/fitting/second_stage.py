@@ -28,7 +28,7 @@ from manyhands.fitting.reading import (
     read_target,
     refuse_text,
     set_vocabularies,
-    warn_of_telling_columns,
+    warn_of_leakage,
 )
 from manyhands.fitting.recipe import Recipe
 from manyhands.fitting.run import annotator_attributes
@@ -112,7 +112,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
             )
         table = read_target(X, y, type(self).__name__)
         check_learnable(X, table)
-        warn_of_telling_columns(X, table)
+        warn_of_leakage(X, table)
         X = as_fitted(self, X, reset=True)
         set_vocabularies(self, y, table)
         try:

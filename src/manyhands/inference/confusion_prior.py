@@ -107,7 +107,7 @@ class ConfusionPrior:
         ordered: bool = False,
         times: float = 1.0,
     ) -> Table:
-        """Return the centre of the prior on every row, shape (R or 1, S, K); rows sum to ``times``."""
+        """Return the centre of the prior on rows, (R or 1, S, K); rows sum to ``times``."""
         n_responses = counts.shape[2]
         identity = _identity(counts, n_classes)
         if self.centre == "diagonal":

@@ -303,7 +303,7 @@ class ConfusionParams:
         return DawidSkeneModel.posterior(shard, self.prior, self.sent[1], exponent)
 
     def log_joint(self, shard: Votes, exponent: FloatArray | None) -> FloatArray:
-        """Log p(class, annotations), shape (n, C), before it is multiplied by ``exponent``."""
+        """Return log p(class, annotations), (n, C), before it is multiplied by ``exponent``."""
         return _log_joint(shard, self.prior, self.sent[1], exponent)
 
 
@@ -336,7 +336,7 @@ class DawidSkeneModel(EMModel[ConfusionParams, EMCounts]):
     parameters = ConfusionParams
 
     def start(self, posterior: Any) -> ConfusionParams:
-        """See `EMModel.start`; only for a model without subtypes."""
+        """Implement `EMModel.start`; only for a model without subtypes."""
         return self.maximise(total_em_counts(self.shards, posterior))
 
     @staticmethod
@@ -347,13 +347,13 @@ class DawidSkeneModel(EMModel[ConfusionParams, EMCounts]):
         return expect_and_count(shard, log_prior, log_responses, hard=hard)
 
     def expected(self, parameters: ConfusionParams) -> EMCounts:
-        """See `EMModel.expected`."""
+        """Implement `EMModel.expected`."""
         return sum_over_shards(self.expect, self.shards, *parameters.sent, hard=self.hard)
 
     def maximise(
         self, counts: EMCounts, parameters: ConfusionParams | None = None
     ) -> ConfusionParams:
-        """See `EMModel.maximise`."""
+        """Implement `EMModel.maximise`."""
         return m_step(counts, self.pseudo_counts, self.shares, self.held)
 
     def objective(self, counts: EMCounts, parameters: ConfusionParams) -> float:
@@ -371,7 +371,7 @@ class DawidSkeneModel(EMModel[ConfusionParams, EMCounts]):
         log_responses: Table,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `EMModel.posterior`; ``prior`` (S,) holds the shares of the states."""
+        """Implement `EMModel.posterior`; ``prior`` (S,) holds the shares of the states."""
         if exponent is not None:
             joint = _log_joint(shard, prior, log_responses, exponent)
             return normalise_joint(shard, joint, exponent)[0]
@@ -382,7 +382,7 @@ class DawidSkeneModel(EMModel[ConfusionParams, EMCounts]):
     def beyond(
         self, here: ConfusionParams, proposal: ConfusionParams, step: float
     ) -> ConfusionParams:
-        """See `EMModel.beyond`."""
+        """Implement `EMModel.beyond`."""
         further = partial(extrapolated, step=step)
         priors, responses = zip(here.sent, proposal.sent, strict=True)
         prior = further(*priors)
@@ -419,7 +419,7 @@ def among_subtypes(by_class: FloatArray, prior: FloatArray) -> FloatArray:
 def _log_joint(
     shard: Votes, prior: FloatArray, log_responses: Table, exponent: FloatArray | None
 ) -> FloatArray:
-    """Log p(class, annotations), shape (n, C), before it is multiplied by ``exponent``."""
+    """Return log p(class, annotations), (n, C), before it is multiplied by ``exponent``."""
     joint = log_likelihoods(shard, log_responses) + log_prior(prior, exponent)
     return log_sum_subtypes(joint, shard.n_classes)
 

@@ -137,7 +137,7 @@ class EBCCModel(EMModel[Dirichlets, EMCounts]):
         return cls(shards, Dirichlets(classes, subtypes, np.repeat(rows, n_subtypes, axis=0)))
 
     def start(self, posterior: Any, split: Split | None = None) -> Dirichlets:
-        """See `EMModel.start`; ``split`` divides each class among its subtypes."""
+        """Implement `EMModel.start`; ``split`` divides each class among its subtypes."""
         return self.maximise(total_em_counts(self.shards, posterior, split))
 
     @staticmethod
@@ -162,7 +162,7 @@ class EBCCModel(EMModel[Dirichlets, EMCounts]):
         prior: FloatArray,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `EMModel.posterior`; ``prior`` (C,) holds the expected class proportions."""
+        """Implement `EMModel.posterior`; ``prior`` (C,) holds the expected class proportions."""
         joint = log_likelihoods(shard, log_confusion) + log_states
         states, _ = normalise_joint(shard, joint, exponent)
         posterior = states.reshape(len(states), shard.n_classes, -1).sum(axis=2)

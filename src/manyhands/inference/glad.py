@@ -111,7 +111,7 @@ class GLADModel(EMModel[GLADParams, GLADCounts]):
     parameters = GLADParams
 
     def start(self, posterior: Any) -> GLADParams:
-        """See `EMModel.start`."""
+        """Implement `EMModel.start`."""
         return self.begun(self.steps.p_correct(posterior))
 
     def begun(self, p_correct: Any) -> GLADParams:
@@ -120,11 +120,11 @@ class GLADModel(EMModel[GLADParams, GLADCounts]):
         return GLADParams(theta, self.begin.prior)
 
     def expected(self, parameters: GLADParams) -> GLADCounts:
-        """See `EMModel.expected`."""
+        """Implement `EMModel.expected`."""
         return GLADCounts(*self.steps.e_step(parameters.theta, parameters.prior))
 
     def maximise(self, counts: GLADCounts, parameters: GLADParams) -> GLADParams:
-        """See `EMModel.maximise`."""
+        """Implement `EMModel.maximise`."""
         theta = self.steps.m_step(parameters.theta, counts.p_correct, M_STEP)
         return GLADParams(theta, counts.classes if self.learns_prior else parameters.prior)
 
@@ -140,7 +140,7 @@ class GLADModel(EMModel[GLADParams, GLADCounts]):
         prior: FloatArray,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `EMModel.posterior`."""
+        """Implement `EMModel.posterior`."""
         return e_step(shard, ability, log_beta, prior, exponent)[0]
 
 
@@ -358,11 +358,11 @@ class RemoteSteps(Steps):
     """
 
     def p_correct(self, posterior: Any) -> Any:
-        """See `Steps.p_correct`."""
+        """Implement `Steps.p_correct`."""
         return posterior, None
 
     def e_step(self, theta: FloatArray, prior: FloatArray) -> tuple[Any, FloatArray, float]:
-        """See `Steps.e_step`."""
+        """Implement `Steps.e_step`."""
         ability, log_beta = np.split(theta, [self.n_annotators])
         sums = sum_over_shards(_evidence, self.shards, ability, prior, rows=(log_beta,))
         log_prior = -0.5 * float(((theta - PRIOR_MEAN) ** 2).sum())
@@ -370,7 +370,7 @@ class RemoteSteps(Steps):
         return known, normalise_rows(sums[:-1]), log_prior + float(sums[-1])
 
     def expected(self, theta: FloatArray, p_correct: Any) -> tuple[float, FloatArray]:
-        """See `Steps.expected`."""
+        """Implement `Steps.expected`."""
         ability, log_beta = np.split(theta, [self.n_annotators])
         known, before = p_correct
         rows = (log_beta, known)
@@ -379,7 +379,7 @@ class RemoteSteps(Steps):
         return sums.value - 0.5 * float((slope**2).sum()), slope + sums.by_theta
 
     def information(self, theta: FloatArray) -> FloatArray:
-        """See `Steps.information`."""
+        """Implement `Steps.information`."""
         ability, log_beta = np.split(theta, [self.n_annotators])
         sums = sum_over_shards(_information, self.shards, ability, rows=(log_beta,))
         return np.asarray(1.0 + sums.by_theta)

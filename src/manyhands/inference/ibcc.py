@@ -94,7 +94,7 @@ class IBCCModel(EMModel[IBCCParams, EMCounts]):
         return cls(shards, np.full(votes.n_classes, settings.class_strength), rows)
 
     def start(self, posterior: Any) -> IBCCParams:
-        """See `EMModel.start`."""
+        """Implement `EMModel.start`."""
         return self.maximise(total_em_counts(self.shards, posterior))
 
     @staticmethod
@@ -124,7 +124,7 @@ class IBCCModel(EMModel[IBCCParams, EMCounts]):
         prior: FloatArray,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `EMModel.posterior`; ``prior`` (C,) holds the expected class proportions."""
+        """Implement `EMModel.posterior`; ``prior`` (C,) holds the expected class proportions."""
         joint = log_likelihoods(shard, log_rows) + log_classes
         posterior, _ = normalise_joint(shard, joint, exponent)
         posterior[~shard.voted] = prior

@@ -159,7 +159,7 @@ class MACEModel(EMModel[MACEParams, MACECounts]):
         return agreed, uniform_prior(self.votes)
 
     def start(self, posterior: Any) -> MACEParams:
-        """See `EMModel.start`; annotators are assumed to know half of the instances."""
+        """Implement `EMModel.start`; annotators are assumed to know half of the instances."""
         agreed, classes = self.counted(posterior)
         return self.fitted(_first_fractions(self.votes) * agreed, classes)
 
@@ -171,7 +171,7 @@ class MACEModel(EMModel[MACEParams, MACECounts]):
         return MACECounts(_agreement(shard, posterior), classes, float(evidence[shard.voted].sum()))
 
     def maximise(self, counts: MACECounts, parameters: MACEParams) -> MACEParams:
-        """See `EMModel.maximise`."""
+        """Implement `EMModel.maximise`."""
         is_estimated = self.settings.class_prior == "estimated"
         classes = counts.classes if is_estimated else parameters.classes
         return self.fitted(parameters.known_if_correct * counts.agreed, classes)
@@ -206,7 +206,7 @@ class MACEModel(EMModel[MACEParams, MACECounts]):
     def posterior(
         shard: Votes, log_odds: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
     ) -> FloatArray:
-        """See `EMModel.posterior`."""
+        """Implement `EMModel.posterior`."""
         return _e_step(shard, log_odds, prior, exponent)[0]
 
 

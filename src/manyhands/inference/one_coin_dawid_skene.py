@@ -118,7 +118,7 @@ class OneCoinModel(EMModel[OneCoinParams, Counts]):
         return cls(shards, given, agreement, pseudo, prior)
 
     def start(self, posterior: Any) -> OneCoinParams:
-        """See `EMModel.start`."""
+        """Implement `EMModel.start`."""
         return self.maximise(sum_over_shards(_count, self.shards, rows=(posterior,)))
 
     @staticmethod
@@ -143,7 +143,7 @@ class OneCoinModel(EMModel[OneCoinParams, Counts]):
     def posterior(
         shard: Votes, skill: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
     ) -> FloatArray:
-        """See `EMModel.posterior`."""
+        """Implement `EMModel.posterior`."""
         return _e_step(shard, skill, prior, exponent)[0]
 
 

@@ -48,7 +48,7 @@ def normalised_sum(counts: FloatArray, pseudo_counts: FloatArray) -> FloatArray:
 
 
 def floored_log(p: FloatArray) -> FloatArray:
-    """Log p, with `LOG_FLOOR` in place of log 0."""
+    """Return log p, with `LOG_FLOOR` in place of log 0."""
     if p.size and p.min() > 0:  # Masked loops are several times slower.
         return np.asarray(np.log(p))
     return np.log(p, out=np.full_like(p, LOG_FLOOR), where=p > 0)

@@ -497,7 +497,7 @@ class Votes:
         return [self]
 
     def starting_shares(self) -> FloatArray:
-        """Vote shares of the answers, shape (n, C)."""
+        """Return the vote shares of the answers, shape (n, C)."""
         return vote_shares(self.answers)
 
     def runs(self, size: int) -> Iterator[Votes]:
@@ -718,7 +718,7 @@ def vote_shares(votes: Votes, *, empty: FloatArray | None = None) -> FloatArray:
 
 
 def shares_of(shard: Votes, empty: FloatArray) -> FloatArray:
-    """Vote shares of a shard's answers, shape (n, C); ``empty`` where there are none."""
+    """Return the vote shares of a shard's answers, shape (n, C); ``empty`` where there are none."""
     return vote_shares(shard.answers, empty=empty)
 
 
@@ -738,7 +738,7 @@ def summed_shares(shard: Votes) -> FloatArray:
 
 
 def _shares(shard: Votes) -> FloatArray:
-    """Vote shares; all 0 without votes."""
+    """Return the vote shares; all 0 without votes."""
     shares = weighted_votes(shard)
     mass = (shares @ np.ones(shard.n_classes))[:, None]
     return np.divide(shares, mass, out=shares, where=mass > 0)

@@ -87,7 +87,7 @@ class ClusteringModel(EMModel[ClusterParams, EMCounts]):
         return cls(shards, settings.n_clusters, active)
 
     def start(self, posterior: Any) -> ClusterParams:
-        """See `EMModel.start`."""
+        """Implement `EMModel.start`."""
         counts = total_em_counts(self.shards, posterior)
         return self.fitted(counts, first_clusters(counts.confusion, self.active, self.n_clusters))
 
@@ -105,7 +105,7 @@ class ClusteringModel(EMModel[ClusterParams, EMCounts]):
         return ClusterParams(prior, weight, members, clusters, bound)
 
     def maximise(self, counts: EMCounts, parameters: ClusterParams) -> ClusterParams:
-        """See `EMModel.maximise`."""
+        """Implement `EMModel.maximise`."""
         return self.fitted(counts, parameters.members)
 
     def objective(self, counts: EMCounts, parameters: ClusterParams) -> float:
@@ -119,7 +119,7 @@ class ClusteringModel(EMModel[ClusterParams, EMCounts]):
         log_confusion: FloatArray,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `EMModel.posterior`."""
+        """Implement `EMModel.posterior`."""
         joint = log_likelihoods(shard, log_confusion) + log_classes
         return normalise_joint(shard, joint, exponent)[0]
 
@@ -180,7 +180,7 @@ def cluster_step(
 def _logs(
     prior: FloatArray, members: FloatArray, clusters: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Log class prior (C,) and expected log confusion matrices (R, C, C) of the annotators."""
+    """Return the log class prior (C,) and expected log confusion matrices (R, C, C)."""
     return floored_log(prior), np.tensordot(members, floored_log(clusters), axes=1)
 
 

@@ -18,7 +18,7 @@ CLASS_MASS = 1e-3
 
 
 class LinearScores(NamedTuple):
-    """Log class probabilities up to a constant per instance: x'weight + bias."""
+    """Return the log class probabilities up to a constant per instance: x'weight + bias."""
 
     weight: FloatArray
     bias: FloatArray
@@ -53,7 +53,7 @@ class SoftDiscriminant(BaseEstimator):
         return self
 
     def predict_log_proba(self, X: FloatArray) -> FloatArray:
-        """Log class probabilities, shape (n, n_classes)."""
+        """Return the log class probabilities, shape (n, n_classes)."""
         check_is_fitted(self)
         scores = (X - self.centre_) @ self.weight_ + self.bias_
         return cast(FloatArray, log_softmax(scores, axis=1))

@@ -373,7 +373,7 @@ class SoftLogistic(BaseEstimator):
         return self
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Log class probabilities, shape (n, n_classes)."""
+        """Return the log class probabilities, shape (n, n_classes)."""
         check_is_fitted(self)
         return cast(FloatArray, log_softmax(X @ self.coef_ + self.intercept_, axis=1))
 

@@ -43,7 +43,7 @@ class RidgeValues(BaseEstimator):
         self.coef = coef
 
     def predict_log_proba(self, X: FloatArray) -> FloatArray:
-        """Log class probabilities, see `log_of_values`; shape (n, n_classes)."""
+        """Return the log class probabilities, see `log_of_values`; shape (n, n_classes)."""
         # In double precision: sums of many large terms would depend on the number of rows.
         return log_of_values(X.astype(np.float64, copy=False) @ self.coef)
 
@@ -138,7 +138,7 @@ class SoftRidge(BaseEstimator):
         return self
 
     def predict_log_proba(self, X: FloatArray) -> FloatArray:
-        """Log class probabilities, shape (n, n_classes)."""
+        """Return the log class probabilities, shape (n, n_classes)."""
         check_is_fitted(self, "coef_")
         return RidgeValues(self.coef_).predict_log_proba(X)
 

@@ -265,7 +265,7 @@ class AnnotationStore(ShardedAnnotations):
                 )
 
     def _check_codes(self, shard: Shard, entry: dict[str, Any], number: int) -> None:
-        """Refuse codes of nobody: a checksum tells damage, and not who wrote a store.
+        """Raise an error for codes out of range, which a checksum does not detect.
 
         Products of sparse matrices would read, or write, foreign memory.
         """

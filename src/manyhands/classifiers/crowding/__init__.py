@@ -1,4 +1,4 @@
-"""CrowdInG: a generator fills in what nobody annotated, and the classifier learns from that.
+"""CrowdInG: a generator predicts missing annotations, from which the classifier learns.
 
 .. [1] Z. Chu and H. Wang. Improve learning from crowds via generative augmentation. KDD 2021.
    https://doi.org/10.1145/3447548.3467409

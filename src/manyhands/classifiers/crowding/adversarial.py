@@ -79,7 +79,7 @@ class AdversarialSettings:
 
     @classmethod
     def of(cls, protocol: Any) -> Self:
-        """Read the settings off a `CrowdInGProtocol`."""
+        """Return the settings of a `CrowdInGProtocol`."""
         choices = {
             "uniform_selection": protocol.selection == "random",
             "contrast_open": protocol.contrast == "open",
@@ -96,10 +96,10 @@ class AdversarialStep:
     """One batch of CrowdInG's training [1]_, after pre-training.
 
     The generator draws annotations of the batch's cells, which are logged. Discriminator and
-    auxiliary network learn from the observed annotations and from a selection of the drawn ones.
-    Their verdicts on all drawn annotations are the costs of these. From these costs, without
-    drawing anew, the generator learns on instances that the classifier is sure of, and the
-    classifier on the others.
+    auxiliary network are trained on the observed annotations and on a selection of the drawn ones.
+    Their outputs for all drawn annotations are the costs. The generator is trained on the costs of
+    instances for which the classifier has a low entropy, and the classifier on the others, without
+    new draws.
 
     Parameters
     ----------
@@ -112,8 +112,8 @@ class AdversarialStep:
 
     Notes
     -----
-    Generator and classifier stay in evaluation mode: with dropout, importance ratios would be
-    noise before anything is learnt, and batch normalisation would mix instances.
+    Generator and classifier stay in evaluation mode: with dropout, importance ratios would differ
+    from 1 before any update, and with batch normalisation they would depend on the batch.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class AdversarialStep:
                 self.optimizers[name] = make_adam(network.parameters(), self.lrs[name])
 
     def start_epoch(self, epoch: int) -> None:
-        """Copy the logging policy, if it is kept for an epoch, and forget the last measures."""
+        """Copy the logging policy, if it is kept for an epoch, and clear the last measures."""
         self.module.eval()
         if self.settings.reset_optimizer and epoch:
             self._make_optimizers()
@@ -170,12 +170,12 @@ class AdversarialStep:
         return terms
 
     def measures(self) -> dict[str, float]:
-        """Means over the epoch of the measures beside the loss, and the multipliers."""
+        """Return the epoch's mean of every measure except the loss, and the multipliers."""
         means = {name: float(torch.stack(v).mean()) for name, v in self._measured.items() if v}
         return means | {f"{name}_mu": value for name, value in self.multiplier.values.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the optimisers, and of the search for mu."""
+        """Return the state of the optimisers, and of the search for mu."""
         optimizers = {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
         return {"optimizers": optimizers, "risks": self.multiplier.risks}
 
@@ -246,20 +246,20 @@ class AdversarialStep:
         return dict(summed)
 
     def generated_for_contrast(self, batch: CrowdBatch, log: Log) -> Annotations:
-        """Generated annotations that the discriminator learns to tell from the observed ones.
+        """Return the generated annotations for the training of the discriminator.
 
         They are of selected open cells, or of the observed cells.
         """
         if self.settings.contrast_open:
             chosen = self.select(batch, log)
-            # Against no generated ones, any annotation would be judged real.
+            # Without generated annotations, the discriminator would learn to call all real.
             if len(chosen):
                 return Annotations(log.rows[chosen], log.annotators[chosen], log.labels[chosen])
         return Annotations(batch.rows, batch.annotators, self.draw_observed(batch, log))
 
     @torch.no_grad()
     def measure_accuracy(self, features: Tensor, real: Annotations, generated: Annotations) -> None:
-        """Measure the shares of real and of generated annotations that are recognised as such."""
+        """Record the discriminator's accuracy on real and on generated annotations."""
         discriminator = self.module.discriminator
         for name, given in (("real", real), ("generated", generated)):
             if len(given.labels):
@@ -278,7 +278,7 @@ class AdversarialStep:
         self.multiplier.update(gradients, self.networks)
         terms = {name: cost.new_zeros(()) for name in GENERATIVE_TERMS}
         last_ratios: dict[str, Tensor] = {}
-        # Without cells there is nothing to learn from.
+        # A network without cells has no gradient.
         names = [name for name, gradient in gradients.items() if len(gradient.cells)]
         for together in [[name] for name in names] if self.settings.two_steps else [names]:
             for _ in range(self.settings.generative_steps):
@@ -294,7 +294,7 @@ class AdversarialStep:
 
     @torch.no_grad()
     def costs(self, log: Log, proba: Tensor) -> tuple[Tensor, Tensor]:
-        """Cost of every drawn annotation by the discriminator, and by the auxiliary network."""
+        """Return the costs of all drawn annotations by discriminator and auxiliary network."""
         discriminator, settings = self.module.discriminator, self.settings
         matrices = discriminator.class_matrices()
         costs, informations = [], []
@@ -312,7 +312,7 @@ class AdversarialStep:
     def _gradients(
         self, log: Log, proba: Tensor, cost: Tensor, information: Tensor
     ) -> dict[str, RiskGradient]:
-        """Assign cells and costs to the two networks. The generator alone pays for information."""
+        """Return cells and costs of both networks; only the generator has the information cost."""
         settings = self.settings
         is_certain = torch.special.entr(proba).sum(dim=1) <= settings.entropy_threshold
         self._measured["certain_share"].append(is_certain.float().mean())
@@ -331,7 +331,7 @@ class AdversarialStep:
         }
 
     def _update(self, names: list[str], gradients: dict[str, RiskGradient]) -> dict[str, Tensor]:
-        """Update some networks at once: all gradients are computed before any network changes."""
+        """Update some networks together: all gradients are computed before any network changes."""
         for name in names:
             self.optimizers[name].zero_grad(set_to_none=True)
         ratios = {
@@ -347,7 +347,7 @@ class AdversarialStep:
     def _terms(
         self, name: str, cells: Tensor, ratios: Tensor, cost: Tensor, information: Tensor
     ) -> dict[str, Tensor]:
-        """Loss terms of one update of a network."""
+        """Return the loss terms of one update of a network."""
         mu, truncation = self.multiplier.values[name], self.settings.truncation
         terms = {
             f"{name}_cost": counterfactual_risk(ratios, cost[cells], mu=mu, truncation=truncation)

@@ -1,4 +1,4 @@
-"""`CrowdInGClassifier`: its parameters, its four networks, and what its generator draws."""
+"""`CrowdInGClassifier`: its parameters, its four networks, and draws of its generator."""
 
 from __future__ import annotations
 
@@ -60,48 +60,49 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CrowdInGProtocol(StartProtocol):
-    r"""Phases, ablations and numerical details of CrowdInG, and where paper and code differ.
+    r"""Protocol of `CrowdInGClassifier`: its phases, ablations, and variants of paper and code.
 
     Parameters
     ----------
     reset_optimizer, monitor, patience
         See `StartProtocol`.
     init_scale : float or "auto", default="auto"
-        Where the matrices of the default ``pretrainer`` start, as in `CrowdLayerClassifier`; what
-        "auto" has found is ``pretrainer_.init_scale_``. The released code starts at 2.
+        Initial scale of the matrices of the default ``pretrainer``, as in `CrowdLayerClassifier`;
+        the choice of "auto" is ``pretrainer_.init_scale_``. The released code uses 2.
     noise_lr : float or None, default=1e-2
         Learning rate of the default ``pretrainer``'s matrices.
     generator : {"network", "crowd_layer"}, default="network"
-        What generates annotations: Eq. 1, or the Crowd Layer of the start. The latter is the
-        paper's baseline DL-CL+GAN; with ``information_weight=0``, ``selection="random"``,
+        The network that generates annotations: that of Eq. 1, or the Crowd Layer of the pretrainer.
+        The latter is the paper's baseline DL-CL+GAN; with ``information_weight=0``,
+        ``selection="random"``,
         ``two_steps=False``, ``generative_steps=1``, ``mu="mean"`` and ``lca=False``, its updates
         are REINFORCE.
     generator_inputs : {"both", "annotator", "instance"}, default="both"
-        What the generator sees besides the classifier's output: without the instance (the
-        paper's CrowdInG-U), or without the annotator (CrowdInG-I).
+        Inputs of the generator besides the classifier's output: both, only the annotator (the
+        paper's CrowdInG-U), or only the instance (CrowdInG-I).
     information_weight : float, default=0.5
         :math:`\lambda` of Eq. 4; 0 leaves the auxiliary network out (CrowdG).
     selection : {"entropy", "random"}, default="entropy"
-        How the generated annotations that the discriminator sees are drawn: with probability
+        Selection of the generated annotations for the discriminator: drawn with probability
         proportional to 1/H, or uniformly (CrowdInG-R). Each annotator gets as many as it has
         annotations.
     contrast : {"open", "observed"}, default="open"
-        Cells whose generated annotations the discriminator tells from the observed ones. "open"
-        takes cells that were not annotated, by ``selection`` (the paper's choice). "observed"
-        takes the annotated cells themselves, where only the label can tell (our choice, and the
-        one for batches without an open cell).
+        Cells of the generated annotations that the discriminator is trained on. "open" takes cells
+        that were not annotated, by ``selection`` (the paper's choice). "observed" takes the
+        annotated cells themselves, so that only the label differs (our choice, and the one for
+        batches without an open cell).
     two_steps : bool, default=True
-        Whether the generator learns on the instances that the classifier is sure of, then the
-        classifier on the others. Otherwise both learn on all instances at once.
+        Whether the generator is trained on the instances for which the classifier has a low
+        entropy, then the classifier on the others. Otherwise both are trained on all instances.
     entropy_threshold : float, default=0.5
-        t, in nats. The classifier is sure of an instance if its entropy is at most t.
+        t, in nats: the largest entropy that is low in ``two_steps``.
     adversarial_cost : {"non_saturating", "saturating"}, default="non_saturating"
         -log D (released code) or log(1 - D) (paper).
     mu : "search", "mean" or float, default="search"
         Lagrange multiplier of Eq. 5 and 6: searched in the first epochs by the self-normalised
         risk on logged annotations; the mean cost in a batch; or fixed.
     truncation : float, default=5.0
-        Importance ratios count as this at most.
+        Upper bound at which importance ratios are clipped.
     logging_policy : {"batch", "epoch"}, default="batch"
         Whether annotations are drawn from the generator as it was at the start of the batch
         (released code) or of the epoch (paper).
@@ -128,12 +129,11 @@ class CrowdInGProtocol(StartProtocol):
     discriminator_decay : float, default=1e-2
         L2 penalty of the discriminator and the auxiliary network.
     annotators_per_instance : int or None, default=None
-        Number of annotators drawn at random for every instance of a batch, for whom annotations
-        are generated. None takes all who annotated anything, as in the paper.
+        Number of annotators, drawn at random for every instance of a batch, for whom annotations
+        are generated. None takes all with annotations, as in the paper.
     chunk_size : int, default=8192
-        Number of cells that the networks compute at once. It bounds their memory and does not
-        change what is learnt (but does change which annotations a seed draws in
-        `sample_annotations`).
+        Number of cells that the networks compute at once, which bounds their memory. It has no
+        effect on the training, but changes the draws of a seed in `sample_annotations`.
     """
 
     _constraints = {
@@ -198,33 +198,34 @@ class CrowdInGProtocol(StartProtocol):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CrowdInGClassifier(BaseCrowdClassifier):
-    r"""Learn from a crowd and from annotations generated in its likeness (CrowdInG) [1]_.
+    r"""Learn from observed annotations and from those of a generator (CrowdInG) [1]_.
 
-    A generator predicts how annotator r would annotate instance n, given both, the classifier's
-    output and noise (Eq. 1). A discriminator tells real annotations from generated ones (Eq. 2).
-    An auxiliary network guesses the classifier's output from an annotation (Eq. 3). A generated
-    annotation is good if the discriminator takes it for real and the auxiliary network guesses
-    correctly. Training starts from a classifier of another kind (Crowd Layer, as published).
-    Generator and discriminator are then trained on the observed annotations alone, and finally all
-    four networks against one another. After training, the classifier alone predicts classes, and
+    A generator predicts the annotation of instance n by annotator r, given both, the classifier's
+    output and noise (Eq. 1). A discriminator distinguishes real from generated annotations (Eq. 2).
+    An auxiliary network predicts the classifier's output from an annotation (Eq. 3). A generated
+    annotation has a low cost if the discriminator classifies it as real and the auxiliary network
+    predicts correctly. Training starts from a classifier of another method (Crowd Layer, as
+    published). Generator and discriminator are then trained on the observed annotations alone, and
+    finally all four networks adversarially. After training, the classifier predicts classes, and
     the generator predicts annotations.
 
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are those of the start;
-        ``max_epochs`` is that of the start, and the most epochs of every later phase that has no
-        number of its own. ``validation`` as a fraction is a watchdog: the state before the
-        adversarial phase can be kept, too. With ``monitor="likelihood"`` in the protocol, the
-        adversarial epoch is kept whose classifier explains the held-out annotations best (by
-        confusion matrices counted from the others), or the state before that phase if no epoch does
-        better than the start.
+        See `BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are those of the pretrainer;
+        ``max_epochs`` is that of the pretrainer, and the most epochs of every later phase without a
+        number of its own. With ``validation`` as a fraction, the state before the adversarial phase
+        may be kept, too. With ``monitor="likelihood"`` in the protocol, the adversarial epoch is
+        kept in which the classifier gives the held-out annotations the highest likelihood (by
+        confusion matrices counted from the others), or the state before that phase if no epoch is
+        better than the pretrainer.
     pretrainer : crowd classifier or None, default=None
-        What the classifier starts as. It is cloned, and trained on the same annotations. It must
-        have the ``backbone`` and ``scaling`` of this estimator. It takes this estimator's
-        ``device``, ``verbose`` and ``checkpoint``, and its ``class_balance`` if it has none. None
-        is `CrowdLayerClassifier` with the parameters of this estimator, but its ``callbacks``.
+        The classifier from whose weights the training starts. It is cloned, and trained on the same
+        annotations. It must have the ``backbone`` and ``scaling`` of this estimator. It gets this
+        estimator's ``device``, ``verbose`` and ``checkpoint``, and its ``class_balance`` if it has
+        none. None is `CrowdLayerClassifier` with the parameters of this estimator except
+        ``callbacks``.
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for generator, discriminator and auxiliary network. None is
         one-hot.
@@ -234,25 +235,25 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     Attributes
     ----------
     pretrainer_ : crowd classifier
-        The fitted start. Not part of a saved model.
+        The fitted pretrainer. Not part of a saved model.
     generated_annotations_ : AnnotationTable
         Annotations of open cells, drawn and selected as for the discriminator, marked
-        ``source="generated"``. Each annotator has about as many as it gave (fewer in small
-        batches, and with ``annotators_per_instance``, where there are fewer open cells). Add them
-        to the observed ones by ``table.with_added``. Not part of a saved model.
+        ``source="generated"``. Each annotator has about as many as it gave (fewer in small batches,
+        and with ``annotators_per_instance``, which leaves fewer open cells). Add them to the
+        observed ones by ``table.with_added``. Not part of a saved model.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         [annotator, true, given]: mean of the generator's output for (at most 1,024) annotated
         instances, each weighted by the classifier's probability of the true class.
     label_correlation_ : float
-        How much disagreements concentrate on some pairs of labels, in nats; ``lca="auto"`` needs
+        Concentration of the disagreements on some pairs of labels, in nats; ``lca="auto"`` needs
         more than 0.1. Not part of a saved model.
 
     Notes
     -----
     Annotations (``predict_annotation_proba``, `score`) are predicted by the generator, with its
-    noise at the mean. `partial_fit` goes on with the start, and then with the four networks, for
-    their shares of every phase's epochs; a loaded model trains a new start, as the start is not
-    saved. ``history_`` has the stages "start", "generator", "discriminator" and
+    noise at the mean. `partial_fit` continues the pretrainer, and then the four networks, each for
+    a share of its phase's epochs; a loaded model trains a new pretrainer, because the pretrainer is
+    not saved. ``history_`` has the stages "start", "generator", "discriminator" and
     "adversarial". ``docs/methods/crowding.md`` lists their columns and the differences from the
     paper.
 
@@ -294,7 +295,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         return Traits(
             unsaved=("pretrainer_", "label_correlation_", "generated_annotations_"),
             start_refusal="begins with its start's",
-            # The start, a classifier of its own, has a pilot.
+            # The pretrainer, a separate classifier, has a pilot.
             pilots=False,
         )
 
@@ -318,7 +319,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         check_pretrainer(self)
 
     def _prepare(self, fit: CrowdInGFit) -> Phases:
-        """Decide on label correlation, train the start, and make the adversarial steps."""
+        """Decide on label correlation, train the pretrainer, and make the adversarial steps."""
         counts, module = label_cooccurrence(fit.table), fit.module
         fit.found["label_correlation_"] = correlation = label_correlation(counts)
         is_correlated = correlation > LEAST_CORRELATION
@@ -342,7 +343,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         return make_stages(self, fit, lambda module, batch: self._objective(fit, batch))
 
     def _objective(self, fit: CrowdInGFit, batch: CrowdBatch) -> dict[str, Tensor]:
-        """``nll`` of the observed annotations by the generator, for its pre-training."""
+        """Return ``nll`` of the observed annotations by the generator, for its pre-training."""
         module = fit.module
         with torch.no_grad():
             scaled, proba = module.classify(batch.x)
@@ -360,7 +361,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     def sample_annotations(
         self, X: Any, annotators: Any = None, *, random_state: Any = None
     ) -> AnnotationTable:
-        """Draw what annotators would say of instances, one annotation each.
+        """Draw one annotation of every instance by every annotator from the generator.
 
         Parameters
         ----------
@@ -394,19 +395,18 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         return table.with_source("generated")
 
 
-# -- annotations that the trained generator draws -------------------------------------------------
+# -- draws of the trained generator ----------------------------------------------------------------
 
 
 CONFUSION_INSTANCES, CONFUSION_CELLS = 1024, 1 << 22
-"""Limits of what ``confusion_`` is a mean over: this many instances, or fewer (at least 64) if they
-have more cells than this."""
+"""Largest numbers of instances and of cells in the mean ``confusion_``; at least 64 instances."""
 
 
 def generate_open_cells(fit: CrowdInGFit) -> AnnotationTable:
     """Draw annotations of open cells, selected as for the discriminator."""
     step = fit.state[DISCRIMINATOR]
     step.policy = None
-    # Cells held out, or of weight 0, were open in training, but somebody did annotate them.
+    # Cells that are held out, or have weight 0, were open in training, but have annotations.
     step.cells.close(fit.given)
     parts = []
     for batch in fit.batches.in_order():
@@ -424,7 +424,7 @@ def generate_open_cells(fit: CrowdInGFit) -> AnnotationTable:
 
 
 def expected_confusion(fit: CrowdInGFit, n_annotators: int) -> FloatArray:
-    """Mean of what the generator gives for annotated instances, by true class.
+    """Return the mean output of the generator for annotated instances, by true class.
 
     Returns
     -------

@@ -25,14 +25,14 @@ from manyhands.objectives import counterfactual_risk, importance_ratios, self_no
 
 
 def cell_ratios(generator: Generator, log: Log, proba: Tensor, cells: Tensor) -> Tensor:
-    """Importance ratios of the drawn annotations of some cells.
+    """Return the importance ratios of the drawn annotations of some cells.
 
     Parameters
     ----------
     generator : Generator
     log : Log
     proba : tensor of shape (n, n_classes)
-        The classifier's output, which the generator sees.
+        The classifier's output, an input of the generator.
     cells : integer tensor
         Positions in the log.
 
@@ -56,11 +56,11 @@ class RiskGradient(ABC):
     proba : tensor of shape (n, n_classes)
         The classifier's output before any update.
     cells : integer tensor
-        Cells to learn from, as positions in the log.
+        Cells of the risk, as positions in the log.
     cost : tensor of shape (m,)
         Cost of every drawn annotation of the log.
     truncation : float
-        Importance ratios count as this at most.
+        Upper bound at which importance ratios are clipped.
     chunk_size : int
         Cells that the networks compute at once.
     """
@@ -92,10 +92,10 @@ class RiskGradient(ABC):
 
     @abstractmethod
     def ratios(self, network: Any, cells: Tensor) -> Tensor:
-        """Importance ratios of some cells by the network as it is, without gradient."""
+        """Return the importance ratios of some cells by the present network, without gradient."""
 
     def risk(self, ratios: Tensor, cells: Tensor, mu: float) -> Tensor:
-        """Counterfactual risk of some cells, a scalar."""
+        """Return the counterfactual risk of some cells, a scalar."""
         return counterfactual_risk(ratios, self.cost[cells], mu=mu, truncation=self.truncation)
 
     @torch.no_grad()
@@ -118,13 +118,13 @@ class GeneratorGradient(RiskGradient):
         return torch.cat(found)
 
     def ratios(self, network: Any, cells: Tensor) -> Tensor:
-        """Importance ratios of some cells by the generator as it is, without gradient."""
+        """Return the importance ratios of some cells by the present generator, without gradient."""
         return self._all_ratios(network, self.proba, cells)
 
 
 @dataclass(frozen=True, eq=False)
 class ClassifierGradient(RiskGradient):
-    """Gradient of Eq. 6, for the classifier, through the generator as it is."""
+    """Gradient of Eq. 6, for the classifier, through the fixed generator."""
 
     generator: Generator
 
@@ -147,27 +147,27 @@ class ClassifierGradient(RiskGradient):
         return torch.cat(found)
 
     def ratios(self, network: Any, cells: Tensor) -> Tensor:
-        """Importance ratios of some cells by the classifier as it is, without gradient."""
+        """Return importance ratios of some cells by the present classifier, without gradient."""
         return self._all_ratios(self.generator, class_proba_of(network, self.log), cells)
 
 
 def make_adam(
     parameters: Iterable[torch.nn.Parameter], lr: float, weight_decay: float = 0.0
 ) -> torch.optim.Optimizer:
-    """Adam, fused where the device allows it."""
+    """Make an Adam optimiser, fused if the device allows it."""
     parameters = list(parameters)
     fused = parameters[0].device.type in {"cpu", "cuda"}
     return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
 
 
-# -- the Lagrange multiplier mu: fixed, a mean cost, or searched ----------------------------------
+# -- the Lagrange multiplier mu: fixed, a mean cost, or found by a search --------------------------
 
 
 MU_GRID = (0.5, 0.25, 0.75, 0.1, 0.9)
-"""Quantiles of the logged costs among which mu is searched. On ties, the first wins."""
+"""Quantiles of the logged costs among which mu is searched. A tie goes to the first."""
 
 MU_SEARCHES = 5
-"""Number of epochs in which mu is searched. Later epochs use what was found."""
+"""Number of epochs in which mu is searched. Later epochs use the result."""
 
 NETWORKS = ("generator", "classifier")
 
@@ -187,7 +187,7 @@ class Multiplier:
     Attributes
     ----------
     values : dict of str to float
-        Multipliers by network. A network without cells to learn from may have none.
+        Multipliers by network. A network without cells may have none.
     risks : dict of str to list of float
         Risks by network of the candidates, summed over the searches.
     epoch : int
@@ -202,7 +202,7 @@ class Multiplier:
         self.epoch = 0
 
     def start_epoch(self, epoch: int) -> None:
-        """Forget the multipliers of the last epoch."""
+        """Clear the multipliers of the last epoch."""
         self.epoch = epoch
         self.values = {}
 
@@ -236,19 +236,19 @@ class Multiplier:
         gradient: RiskGradient,
         attempt: Callable[[Tensor, Tensor, float], Tensor],
     ) -> float:
-        """Choose mu by the self-normalised risk [2]_ of a network that learnt with it.
+        """Choose mu by the self-normalised risk [2]_ of a network trained with it.
 
-        For every candidate, a copy of the network learns from the cells of every other instance,
-        and is judged on the cells of the remaining ones. In one log the differences between
-        candidates are small compared with their noise. Their risks, minus that of the first
-        candidate, are therefore summed over the epochs.
+        For every candidate, a copy of the network is trained on the cells of every other instance,
+        and its risk is computed on the cells of the remaining ones. In one log the differences
+        between candidates are small compared with their noise. Their risks, minus that of the
+        first candidate, are therefore summed over the epochs.
 
         Parameters
         ----------
         name : {"generator", "classifier"}
         gradient : RiskGradient
         attempt : callable (learnt, judged, mu) -> tensor
-            Importance ratios of the cells ``judged`` after learning from the cells ``learnt``.
+            Importance ratios of the cells ``judged`` after training on the cells ``learnt``.
 
         Returns
         -------
@@ -282,7 +282,7 @@ def ratios_after_learning(
     judged: Tensor,
     mu: float,
 ) -> Tensor:
-    """Importance ratios of some cells after a copy of the network has learnt from others."""
+    """Return the importance ratios of some cells by a copy of the network trained on others."""
     trial = copy.deepcopy(network)
     optimizer = make_adam(trial.parameters(), lr)
     for _ in range(n_steps):
@@ -293,7 +293,7 @@ def ratios_after_learning(
 
 
 def _quantiles(cost: Tensor) -> list[float]:
-    """Candidates for mu: quantiles of the costs."""
-    # torch.quantile refuses more than 2^24 numbers.
+    """Return the candidates for mu: quantiles of the costs."""
+    # torch.quantile raises an error for more than 2^24 numbers.
     ordered = cost.sort().values
     return [float(ordered[round(q * (len(ordered) - 1))]) for q in MU_GRID]

@@ -1,4 +1,4 @@
-"""Whether some labels are mistaken for one another more than others are."""
+"""Correlation of labels: concentration of the disagreements on some pairs of labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.typing import FloatArray
 
 LEAST_CORRELATION = 0.1
-"""Nats from which on labels count as correlated; see `label_correlation`."""
+"""Least `label_correlation`, in nats, at which labels count as correlated."""
 
 
 def label_cooccurrence(table: AnnotationTable) -> FloatArray:
@@ -32,7 +32,7 @@ def label_cooccurrence(table: AnnotationTable) -> FloatArray:
 
 
 def label_correlation(counts: FloatArray) -> float:
-    """How much disagreements concentrate on some pairs of labels, in nats.
+    """Return the concentration of disagreements on some pairs of labels, in nats.
 
     This is the Kullback-Leibler divergence of the shares of label pairs from the shares expected
     under quasi-independence (a_i a_j off the diagonal, fitted to the sums), minus its expectation

@@ -1,7 +1,7 @@
 """Cells (instance, annotator) of a batch, and the log of annotations drawn for them.
 
-The log keeps the probabilities that the annotations were drawn by. Learning from a log of drawn
-annotations, without drawing anew, is that of [1]_.
+The log keeps the probabilities from which the annotations were drawn. Learning from such a log,
+without new draws, follows [1]_.
 
 .. [1] T. Joachims, A. Swaminathan and M. de Rijke. Deep learning with logged bandit feedback.
    ICLR 2018.
@@ -27,8 +27,7 @@ from manyhands.nn import (
 from manyhands.training import CrowdBatch
 
 ENTROPY_MARGIN = 1e-4
-"""Probabilities are kept this far from 0 and 1 before their entropy is inverted, as in the released
-code."""
+"""Least distance of probabilities from 0 and 1 in an entropy, the value of the released code."""
 
 
 class LoggedCells:
@@ -40,8 +39,7 @@ class LoggedCells:
     ----------
     table : AnnotationTable
     per_instance : int or None
-        Number of annotators drawn at random for every instance; None takes all who annotated
-        anything.
+        Number of annotators drawn at random for every instance; None takes all with annotations.
     device : torch.device
     """
 
@@ -56,7 +54,7 @@ class LoggedCells:
         self.per_instance = per_instance
 
     def close(self, table: AnnotationTable) -> None:
-        """Close the cells that a table annotates or passes, too."""
+        """Close also the cells with annotations or passes in a table."""
         passes = np.zeros((0, 3), dtype=np.int64) if table.passes is None else table.passes
         instance = np.concatenate([table.instance, passes[:, 0]]).astype(np.int64)
         key = instance * self.n_annotators + np.concatenate([table.annotator, passes[:, 1]])
@@ -64,7 +62,7 @@ class LoggedCells:
         self.closed = torch.cat([self.closed, closed]).unique()  # type: ignore[no-untyped-call]
 
     def of(self, instances: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows (into ``instances``) and annotators of the cells of a batch, shapes (m,)."""
+        """Return the rows (in ``instances``) and annotators of the cells of a batch, (m,)."""
         n, pool = len(instances), self.annotators
         rows = torch.arange(n, device=pool.device)
         if self.per_instance is None or self.per_instance >= len(pool):
@@ -76,12 +74,12 @@ class LoggedCells:
         width = bounds[1:] - bounds[:-1]
         place = bounds[:-1] + (torch.rand(n, k, device=pool.device) * width).long()
         shuffled = pool[torch.randperm(size, device=pool.device)]
-        # The product may round up to the first of the next part.
+        # The product may round up to the start of the next part.
         drawn = shuffled[torch.minimum(place, bounds[1:] - 1)].sort(dim=1).values
         return rows.repeat_interleave(self.per_instance), drawn.flatten()
 
     def are_open(self, instances: Tensor, annotators: Tensor) -> Tensor:
-        """Whether these cells are open, shape (m,)."""
+        """Return whether these cells are open, shape (m,)."""
         key = instances * self.n_annotators + annotators
         place = torch.searchsorted(self.closed, key).clamp_max(len(self.closed) - 1)
         return self.closed[place] != key
@@ -93,7 +91,7 @@ def observed_per_annotator(batch: CrowdBatch, n_annotators: int) -> Tensor:
 
 
 def clipped_entropy(proba: Tensor) -> Tensor:
-    """Entropy in nats of (m, n_classes) distributions, clipped by `ENTROPY_MARGIN`; shape (m,)."""
+    """Return the entropy of (m, n_classes) distributions in nats, clipped by `ENTROPY_MARGIN`."""
     clipped = proba.clamp(ENTROPY_MARGIN, 1 - ENTROPY_MARGIN)
     return -(clipped * clipped.log()).sum(dim=1)
 
@@ -113,7 +111,7 @@ def select_certain(
         H of every cell.
     annotators : integer tensor of shape (m,)
     quotas : integer tensor of shape (n_annotators,)
-        Number of cells to draw per annotator; all of them are taken where there are fewer.
+        Number of cells to draw per annotator; all are taken if there are fewer.
     uniform : bool
         Draw with equal probability instead (the paper's variant R).
 
@@ -139,7 +137,7 @@ def select_certain(
 
 Generator = AnnotationGenerator | CrowdLayerGenerator
 Policy = tuple[ScaledClassifier, Generator]
-"""What annotations are drawn by: a generator, and the classifier whose output it sees."""
+"""The networks that draw annotations: a generator, and the classifier that gives its input."""
 
 
 @dataclass
@@ -234,7 +232,7 @@ def draw_log(
 
 @torch.no_grad()
 def draw_observed_cells(policy: Policy, batch: CrowdBatch, log: Log) -> Tensor:
-    """Draw annotations of the cells that a batch has annotations of, shape (n_annotations,)."""
+    """Draw annotations of the annotated cells of a batch, shape (n_annotations,)."""
     classifier, generator = policy
     proba = classifier.logits(log.scaled).softmax(dim=1)
     noise = generator.draw_noise(len(batch.rows))
@@ -244,11 +242,11 @@ def draw_observed_cells(policy: Policy, batch: CrowdBatch, log: Log) -> Tensor:
 
 @torch.no_grad()
 def class_proba_of(classifier: ScaledClassifier, log: Log) -> Tensor:
-    """Class probabilities of a log's instances by the classifier as it is, (n, n_classes)."""
+    """Return a log's class probabilities by the present classifier, (n, n_classes)."""
     return classifier.logits(log.scaled).softmax(dim=1)
 
 
 def chunks(n: int, size: int) -> Iterator[slice]:
-    """Slices of at most ``size`` out of n; for n = 0, one empty slice."""
+    """Return the slices of at most ``size`` out of n; for n = 0, one empty slice."""
     for start in range(0, max(1, n), size):
         yield slice(start, start + size)

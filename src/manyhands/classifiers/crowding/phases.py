@@ -1,4 +1,4 @@
-"""The phases of CrowdInG's training after its start, and what watches over them."""
+"""The phases of CrowdInG's training after its pretrainer, and their callbacks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_stages(
     fit: CrowdInGFit,
     objective: Callable[[GenerativeCrowdModule, CrowdBatch], dict[str, Tensor]],
 ) -> list[Stage]:
-    """Make the phases after the start.
+    """Make the phases after the pretrainer.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def make_stages(
     """
     steps: dict[str, TrainStep] = {}
     protocol = model._protocol
-    # The generator of a Crowd Layer comes from the start, trained.
+    # A Crowd Layer as the generator is trained already, in the pretrainer.
     if protocol.generator != "crowd_layer":
         steps[GENERATOR] = GeneratorStep(
             fit.module,
@@ -94,7 +94,7 @@ class GeneratorStep(GradientStep):
 def watch_phases(
     fit: CrowdInGFit, callbacks: list[Callback], best: BestState | None
 ) -> tuple[list[Callback], BestState | None]:
-    """Replace callbacks that know one phase by those that know CrowdInG's; add its measures.
+    """Replace callbacks for a single phase by those for several phases; add CrowdInG's measures.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def watch_phases(
 
 
 class AdversarialMeasures(Callback):
-    """Adds what adversarial steps measure beside their loss."""
+    """Add the measures of adversarial steps other than their loss."""
 
     def __init__(self, steps: Phases) -> None:
         self.steps = steps
@@ -134,12 +134,12 @@ class AdversarialMeasures(Callback):
 
 
 class Watchdog(BestState):
-    """Keeps the best state of the phases after the start: its classifier is no worse than that.
+    """Keep the best state of the phases after the pretrainer, or that of the pretrainer.
 
-    The generator's pre-training is judged by how well it explains held-out annotations, the
-    adversarial phase by how well the classifier does. While the discriminator is trained, nothing
-    that is judged changes: it is trained on the best generator, and becomes part of that state.
-    Agreement and gold labels say nothing about the generator; with them, the state of its last
+    The generator's pre-training is judged by the likelihood of held-out annotations under the
+    generator, the adversarial phase by that under the classifier. The training of the
+    discriminator changes neither: it uses the best generator, and its result is added to that
+    state. Agreement and gold labels do not measure the generator; with them, the state of its last
     epoch is taken.
     """
 
@@ -149,7 +149,7 @@ class Watchdog(BestState):
             self.restore()
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
-        """Remember the state if it is better, or if its discriminator has learnt more."""
+        """Store the state if it is better, or if its discriminator was trained further."""
         metric = judging_metric(self.metric, metrics["stage"])
         if metrics["stage"] == DISCRIMINATOR:
             generator = {name: self.best[name] for name in ("stage", "epoch")}
@@ -177,8 +177,9 @@ class PatientStopping(EarlyStopping):
 
 
 def judging_metric(metric: str, stage: str) -> str:
-    """Column that judges a stage. After the generator's, it is the classifier's likelihood.
+    """Return the column that judges a stage.
 
-    This holds for the likelihood; agreement and gold labels judge all stages alike.
+    For the likelihood, it is that of the generator in its stage, and then that of the classifier.
+    Agreement and gold labels judge all stages alike.
     """
     return metric if metric != "validation_nll" or stage == GENERATOR else CLASSIFIER_NLL

@@ -1,4 +1,4 @@
-"""The classifier that CrowdInG starts from: which may be used, how it is made, what is taken."""
+"""The classifier from which CrowdInG starts: its checks, construction, and copied weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from manyhands.nn import CrowdLayerGenerator, CrowdLayerModule, GenerativeCrowdM
 
 
 def check_pretrainer(model: Any) -> None:
-    """Refuse a pretrainer whose network this one cannot start from, before any training.
+    """Raise an error for a pretrainer with another network, before any training.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def _unlike(pretrainer: Any) -> AnnotationError:
 
 
 def _describe_backbone(backbone: Any) -> Any:
-    """Describe a backbone, the same way for every spelling of it."""
+    """Return a description of a backbone that is equal for all equivalent forms."""
     backbone = "mlp" if backbone is None else backbone
     return describe_parameter({"name": backbone} if isinstance(backbone, str) else backbone)
 
@@ -70,14 +70,14 @@ def _describe_backbone(backbone: Any) -> Any:
 def make_pretrainer(model: Any, rng: np.random.Generator) -> Any:
     """Clone the pretrainer of a `CrowdInGClassifier`, or make the default one.
 
-    It gets the model's seed, device, verbosity and class balance where it has none of its own,
-    and a checkpoint beside the model's.
+    It gets the model's seed, device, verbosity and class balance if it has none of its own, and a
+    checkpoint beside the model's.
     """
     pretrainer = _default_pretrainer(model) if model.pretrainer is None else clone(model.pretrainer)
     parameters = pretrainer.get_params(deep=False)
     seed = int(rng.integers(np.iinfo(np.int32).max))
     if parameters.get("random_state", 0) is None:
-        # The seed of the model itself: the start is then what that seed gives alone.
+        # The same seed, so that the pretrainer equals one that is fitted alone with that seed.
         has_seed = isinstance(model.random_state, Integral)
         pretrainer.set_params(random_state=model.random_state if has_seed else seed)
     if model.class_balance is not None and parameters.get("class_balance", 0) is None:
@@ -90,7 +90,7 @@ def make_pretrainer(model: Any, rng: np.random.Generator) -> Any:
 
 
 def _default_pretrainer(model: Any) -> CrowdLayerClassifier:
-    """Crowd Layer, with the parameters and the fields of the protocol it shares with the model."""
+    """Return a Crowd Layer with the parameters and protocol fields that it shares with a model."""
     known = flat_defaults(CrowdLayerClassifier)
     shared = {name: value for name, value in flat_parameters(model).items() if name in known}
     pretrainer = CrowdLayerClassifier(**from_flat(CrowdLayerClassifier, shared))
@@ -99,10 +99,10 @@ def _default_pretrainer(model: Any) -> CrowdLayerClassifier:
 
 
 def trained_pretrainer(model: Any, fit: Fit[GenerativeCrowdModule, Any]) -> Any:
-    """Train the start of a `CrowdInGClassifier`; in a partial fit, go on with that of before.
+    """Train the pretrainer of a `CrowdInGClassifier`; in a partial fit, continue the earlier one.
 
-    It then goes on from the classifier that the adversarial phase has left, and from its own
-    parameters of annotators.
+    A partial fit continues from the classifier after the adversarial phase, and from the
+    pretrainer's own parameters of annotators.
     """
     pretrainer, earlier = make_pretrainer(model, fit.rng), fit.earlier
     before = getattr(earlier and earlier.model, "pretrainer_", None)
@@ -127,7 +127,7 @@ def start_from(
     pretrainer : fitted crowd classifier
     module : GenerativeCrowdModule
     keep_encoder : bool, default=False
-        Whether its generator and discriminator know the encoder that it has.
+        Whether its generator and discriminator were trained with its encoder, which is kept.
 
     Raises
     ------

@@ -44,7 +44,7 @@ ICEDFit = Fit[SynthesisModule, ICEDRounds]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ICEDProtocol(MethodProtocol):
-    r"""Forms, ablations and lengths of ICED's phases.
+    r"""Protocol of `ICEDClassifier`: variants, ablations, and numbers of epochs of its phases.
 
     Parameters
     ----------
@@ -54,30 +54,30 @@ class ICEDProtocol(MethodProtocol):
         Whether inference counts an instance as its most probable class (Eq. 2.1, 2.2), or as all
         classes in proportion to their probabilities. None: no inference, only majority votes.
     prior : {"uniform", "estimated"}, default="uniform"
-        Prior of the classes in inference. Together with ``em`` it decides what becomes of rare
-        classes. "hard" and "uniform" are what the paper does. "hard" and "estimated", what it
-        prints (:math:`\Phi`), starve rare classes, and a warning says so. "soft" and "estimated"
-        infer best.
+        Prior of the classes in inference. Together with ``em`` it determines how many instances of
+        rare classes are inferred. The paper's experiments use "hard" and "uniform". Its formula
+        (:math:`\Phi`) is "hard" and "estimated", which infers too few instances of rare classes
+        and warns of it. "soft" and "estimated" infer best.
     smoothing : float, default=0.01
         Pseudo-annotations in each entry of a confusion matrix.
     em_max_iter : int, default=50
         Maximum number of EM iterations per round.
     em_start : {"votes", "previous"}, default="votes"
-        Where EM starts in every round: from the votes, or from the labels of the round before (for
-        synthetic instances always from their votes), which takes fewer iterations. Hard EM hardly
-        leaves the labels it starts from, so with "previous" it keeps the mistakes of its first
-        round.
+        Initial labels of EM in every round: the votes, or the labels of the previous round (for
+        synthetic instances always their votes), which takes fewer iterations. Hard EM hardly
+        changes its initial labels, so with "previous" it keeps the mistakes of its first round.
     synthesis : {"auto", "decoder", "embedding", "input", None}, default="auto"
-        "decoder": a decoder maps points between embeddings back to instances. It is trained as an
-        autoencoder's before anything else, and refitted in every round. "embedding": points go to
-        the network's last layer as they are. "input": points lie between the (scaled) instances
-        themselves. None: no instances are made. "auto": "decoder" if the backbone has ``embed``,
-        else "input"; for dicts and token ids, "embedding" or, without ``embed`` and ``head``, None.
+        Space in which synthetic instances are made. "decoder": a decoder maps points between
+        embeddings back to instances; it is first trained as part of an autoencoder, and refitted in
+        every round. "embedding": points are the input of the network's last layer. "input": points
+        lie between the (scaled) instances. None: no instances are made. "auto": "decoder" if the
+        backbone has ``embed``, else "input"; for dicts and token ids, "embedding" or, without
+        ``embed`` and ``head``, None.
     synthetic_labels : {"inferred", "intended"}, default="inferred"
-        Label of a synthetic instance: inferred from its annotations like those of real instances,
-        or the class it was made for.
+        Label of a synthetic instance: inferred from its annotations as for real instances, or the
+        class for which it was made.
     regenerate : bool, default=True
-        Make the synthetic instances anew in every round; False: only in the first.
+        Make new synthetic instances in every round; False: only in the first.
     targets : {"hard", "soft"}, default="hard"
         Train on the most probable class, as in the paper, or on the posterior.
     warm_up : {"certainty", "together", "all", None}, default="certainty"
@@ -90,7 +90,7 @@ class ICEDProtocol(MethodProtocol):
     warm_up_groups : int, default=3
         Number of the highest levels of label certainty that "certainty" and "together" train on.
     warm_up_batch_size : int, default=16
-        Small, as the groups are.
+        Batch size of the warm-up, small because the groups are small.
     decoder_epochs : int, default=20
         Epochs of the autoencoder.
     refit_epochs : int, default=1
@@ -137,18 +137,19 @@ class ICEDProtocol(MethodProtocol):
 class ICEDClassifier(LatentClassClassifier):
     r"""Learn from imbalanced crowdsourced labels by ICED [1]_.
 
-    A network is warmed up on the labels that annotators agree on, then trained in rounds of one
-    epoch each. In every round `CrowdSMOTE` makes instances of the rare classes between real ones in
-    the network's embedding, with annotations drawn from those of their neighbours. `DawidSkene`
-    infers the labels of real and synthetic instances from the annotations of both, and the network
-    is trained on them. The inferred labels decide between which instances the next ones are made.
+    A network is first trained on the labels with high agreement of annotators (the warm-up), then
+    in rounds of one epoch each. In every round `CrowdSMOTE` makes instances of the rare classes
+    between real ones in the network's embedding, with annotations drawn from those of their
+    neighbours. `DawidSkene` infers the labels of real and synthetic instances from the annotations
+    of both, and the network is trained on them. The next synthetic instances are made between
+    instances with the same inferred label.
 
     Parameters
     ----------
     backbone : as in `BaseCrowdClassifier`
         Synthesis in an embedding needs one with ``embed``, which all named backbones have.
     sampler : CrowdSMOTE or None, default=None
-        Makes the instances: any object with ``fit_resample(X, table, labels=...)``.
+        Makes the synthetic instances: any object with ``fit_resample(X, table, labels=...)``.
     max_epochs : int, default=30
         Number of rounds.
     batch_size, lr, weight_decay, class_balance, scaling, device, random_state, \
@@ -162,20 +163,20 @@ verbose, validation, checkpoint, decision, callbacks
     Attributes
     ----------
     posterior_ : array of shape (n_samples, n_classes)
-        Class probabilities of the training instances in the round that is kept, by inference (by
-        the network, for instances without annotations).
+        Class probabilities of the training instances in the round that is kept: inferred, or those
+        of the network for instances without annotations.
     labels_ : array of shape (n_samples,)
         Their most probable classes, of three or more grades the medians, in the order of X (see
         `partial_fit`).
     observed_posterior_ : array of shape (n_samples, n_classes)
-        The same inference on the observed annotations alone, before any instance was made.
+        The same inference on the observed annotations alone, before any synthetic instance.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         Observed annotations counted against ``posterior_``; synthetic ones do not count.
     class_prior_ : array of shape (n_classes,)
-        Share of each class in what the network was trained on in that round, synthetic instances
-        included. It is the prior that the network's probabilities imply.
+        Share of each class in the training targets of that round, synthetic instances included. It
+        is the prior that the network's probabilities imply.
     synthesis_ : str or None
-        Where instances were made.
+        Space in which synthetic instances were made.
 
     Notes
     -----
@@ -195,9 +196,8 @@ verbose, validation, checkpoint, decision, callbacks
     The groups of the warm-up are levels of certainty if all instances have equally many
     annotations. Otherwise (as when ``validation`` holds out a fraction) they are its quartiles.
 
-    `partial_fit` goes on with rounds: there is neither another warm-up, nor more training of the
-    decoder than in other rounds. With ``em_start="previous"``, inference goes on from
-    ``posterior_``.
+    `partial_fit` continues with rounds: there is no other warm-up, and the decoder is trained as in
+    other rounds. With ``em_start="previous"``, inference continues from ``posterior_``.
 
     Parameters of the sampler can be set if one is given: ``sampler=CrowdSMOTE()``, then
     ``sampler__delta``.
@@ -295,7 +295,7 @@ verbose, validation, checkpoint, decision, callbacks
         )
 
     def _place(self, classifier: ScaledClassifier) -> str | None:
-        """Where instances are made: ``synthesis``, or what "auto" is for a network."""
+        """Return the space of synthesis: ``synthesis``, or the choice of "auto" for a network."""
         if self._protocol.synthesis != "auto":
             return self._protocol.synthesis
         has_embedding = hasattr(classifier.backbone, "embed")
@@ -306,7 +306,7 @@ verbose, validation, checkpoint, decision, callbacks
 
     @property
     def synthesis_(self) -> str | None:
-        """Where instances were made."""
+        """Space in which synthetic instances were made."""
         return self._place(self.module_.classifier)
 
     def _prepare(self, fit: ICEDFit) -> ICEDRounds:

@@ -19,12 +19,12 @@ from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.typing import FloatArray
 
 STARVED = 2 / 3
-"""If hard EM finds less than this share of what soft EM finds of a class, it starves the class."""
+"""Share of a class's instances by soft EM below which hard EM is said to starve the class."""
 
 
 @dataclass(frozen=True)
 class LabelInference:
-    """Inference of labels from annotations, as the parameters of `ICEDClassifier` ask for it.
+    """Inference of labels from annotations by the parameters of `ICEDClassifier`.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class LabelInference:
     max_iter: int
 
     def aggregator(self, n_classes: int) -> DawidSkene:
-        """Dawid-Skene with ``smoothing`` pseudo-annotations in each entry of a confusion matrix."""
+        """Return Dawid-Skene with ``smoothing`` in each entry of a confusion matrix."""
         return DawidSkene(
             max_iter=self.max_iter,
             tol=1e-5,
@@ -62,7 +62,7 @@ class LabelInference:
         ----------
         table : AnnotationTable
         start : array of shape (n_instances, n_classes), optional
-            Where EM starts; by default at the vote shares.
+            Initial posterior of EM; default: the vote shares.
 
         Returns
         -------
@@ -80,13 +80,13 @@ class LabelInference:
     def starved_class(
         self, table: AnnotationTable, posterior: FloatArray
     ) -> tuple[int, float, float] | None:
-        """Find the class that hard EM with an estimated prior starves most, compared to soft EM.
+        """Return the class of which hard EM with an estimated prior finds least of soft EM's.
 
         Parameters
         ----------
         table : AnnotationTable
         posterior : array of shape (n_instances, n_classes)
-            What this inference gives for the table.
+            Result of this inference for the table.
 
         Returns
         -------
@@ -105,11 +105,11 @@ class LabelInference:
 
 
 def majority(table: AnnotationTable) -> FloatArray:
-    """Vote shares, shape (n_instances, n_classes); uniform for instances without annotations."""
+    """Return the vote shares, (n_instances, n_classes); uniform for unannotated instances."""
     return vote_shares(make_votes(table).answers)
 
 
 def most_probable(posterior: FloatArray) -> FloatArray:
-    """Put 1 at the most probable class of each row, shared by classes that tie (up to rounding)."""
+    """Return one-hot rows of the most probable classes; tied classes share the 1."""
     top = posterior >= posterior.max(axis=1, keepdims=True) - 1e-9
     return cast(FloatArray, top / top.sum(axis=1, keepdims=True))

@@ -27,7 +27,7 @@ from manyhands.typing import AnyArray, FloatArray
 
 @dataclass(frozen=True)
 class RoundOptions:
-    """Parameters of `ICEDClassifier` that say how a round goes."""
+    """Parameters of `ICEDClassifier` for a round."""
 
     em_start: str
     regenerate: bool
@@ -36,14 +36,14 @@ class RoundOptions:
 
 
 class ICEDRounds:
-    """What is made and inferred anew before every epoch, and the batches of that epoch.
+    """Synthesis and inference before every epoch, and the batches of that epoch.
 
     Parameters
     ----------
     fit : Fit
         The buffers ``posterior`` (n_instances, n_classes) and ``class_shares`` (n_classes,) of its
-        module are those of the last round. Its facts are what the history tells about the round,
-        and the class prior that it has found is what the network is trained on.
+        module are those of the last round. Its facts are the columns of the history about the
+        round, and its class prior is that of the training targets.
     classes : array of shape (n_classes,)
     latent : LatentClasses
     inference : LabelInference
@@ -84,7 +84,7 @@ class ICEDRounds:
     def begin(self, epoch: int) -> None:
         """Begin a round (from 0): synthesise, then infer."""
         if epoch and (self.synthesis is None or not self.options.regenerate):
-            return  # There is nothing new to infer from.
+            return  # Without new instances, inference would give the same labels.
         rng = balancing_rng(epoch)
         synthetic = None if self.synthesis is None else self.synthesis.make(epoch, rng)
         posterior = self._infer(synthetic)
@@ -112,7 +112,7 @@ class ICEDRounds:
         return self.inference.posterior(table, start)
 
     def _targets(self, posterior: FloatArray, synthetic: SyntheticInstances | None) -> FloatArray:
-        """What the network is trained on; zeros for observed instances without annotations."""
+        """Return the training targets; zeros for observed instances without annotations."""
         targets = posterior if self.options.targets == "soft" else most_probable(posterior)
         n = self.table.n_instances
         if synthetic is not None and self.options.synthetic_labels == "intended":
@@ -146,11 +146,11 @@ class ICEDRounds:
         return mixed_epoch(self.features, rows, batch_size, self.points)
 
     def objective(self, module: SynthesisModule, batch: MixedBatch) -> dict[str, Tensor]:
-        """``cross_entropy`` against the labels of the round."""
+        """Return ``cross_entropy`` against the labels of the round."""
         return self.targets.loss(module.mixed_logits(batch.x, batch.synthetic), batch.instances)
 
     def state_dict(self) -> dict[str, Any]:
-        """Targets, points and the decoder's optimizer, for a checkpoint."""
+        """Return the targets, points and the decoder's optimizer, for a checkpoint."""
         optimizer = None if self.synthesis is None else self.synthesis.decoder_optimizer
         return {
             "targets": self.targets.state_dict(),
@@ -161,7 +161,7 @@ class ICEDRounds:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
         self.targets.load_state_dict(state["targets"])
         if len(self.targets.targets):
             self.found["class_prior_"] = self.targets.shares
@@ -195,10 +195,10 @@ class RoundStep(GradientStep):
         super().start_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the optimizer and of the rounds."""
+        """Return the state of the optimizer and of the rounds."""
         return {**super().state_dict(), "rounds": self.rounds.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
         super().load_state_dict(state)
         self.rounds.load_state_dict(state["rounds"])

@@ -28,7 +28,7 @@ from manyhands.training.seeding import set_random_states
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 REFITS_AT_FIRST = 5
-"""Factor of ``refit_epochs`` before the first round: the warm-up has moved the embedding more."""
+"""Factor of ``refit_epochs`` before the first round: the warm-up changes the embedding more."""
 
 
 @dataclass(eq=False)
@@ -42,7 +42,7 @@ class SyntheticInstances:
     table : AnnotationTable
         Annotations of the observed and then of the synthetic instances.
     intended : integer array of shape (n_synthetic,) or None
-        Code of the class each was made for; None if the sampler does not say.
+        Code of the class for which each was made; None if the sampler does not say.
     few : dict of str to int
         Classes with fewer than two instances to make others from, and their number.
     """
@@ -54,7 +54,7 @@ class SyntheticInstances:
 
 
 class Synthesis:
-    """Makes synthetic instances in the space of a `SynthesisModule`, and refits its decoder.
+    """Make synthetic instances in the space of a `SynthesisModule`, and refit its decoder.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Synthesis:
     sampler : object with ``fit_resample``, or None
         None is `CrowdSMOTE`.
     needs_intended : bool
-        Whether to refuse a sampler that does not say what it made instances for.
+        Whether a sampler must say for which classes it made instances.
     refit_epochs : int
     lr, weight_decay : float
         For the optimizer of the decoder.
@@ -143,7 +143,7 @@ class Synthesis:
         return space
 
     def _labels(self) -> AnyArray:
-        """Inferred class of each observed instance; None if its most probable classes tie."""
+        """Return the inferred class of each observed instance; None if its classes tie."""
         posterior = self.module.posterior.cpu().numpy()
         sure = (most_probable(posterior) > 0).sum(axis=1) == 1
         labels = np.full(len(posterior), None, dtype=object)
@@ -175,7 +175,7 @@ class Synthesis:
         return {"reconstruction": float(error)} if n_epochs else {}
 
     def _intended(self, sampler: Any) -> IntArray | None:
-        """Codes of the classes that a sampler made instances for."""
+        """Return the codes of the classes for which a sampler made instances."""
         intended = getattr(sampler, "synthetic_labels_", None)
         if intended is not None:
             codes, _ = encode(
@@ -193,12 +193,12 @@ class Synthesis:
 def _new_points(
     resampled: Any, table: AnnotationTable, observed: AnnotationTable, sampler: Any
 ) -> FloatArray:
-    """Points that a sampler added, shape (n_synthetic, d).
+    """Return the points that a sampler added, shape (n_synthetic, d).
 
     Raises
     ------
     AnnotationError
-        If the sampler did anything but add instances and annotations.
+        If the sampler did anything except adding instances and annotations.
     """
     n, wrong = observed.n_instances, None
     points = resampled.toarray() if hasattr(resampled, "toarray") else np.asarray(resampled)

@@ -29,13 +29,13 @@ MakeStep = Callable[[Callable[[Any, Any], dict[str, Tensor]]], GradientStep]
 
 
 def group_by_certainty(table: AnnotationTable, n_groups: int) -> IntArray:
-    """Group of each instance, shape (n_instances,): 1 to n_groups, the most certain; 0 for none."""
+    """Return the group of each instance, (n_instances,): 1 to n_groups (most certain), or 0."""
     by = "levels" if has_equal_counts(table) else "quantiles"
     return certainty_groups(label_certainty(table), n_groups, by=by)
 
 
 def count_groups(groups: IntArray) -> int:
-    """Count the groups that have instances, at least 1: all warm-ups count their epochs by it."""
+    """Count the groups that have instances, at least 1; a warm-up has so many times its epochs."""
     return max(1, len(np.unique(groups[groups > 0])))
 
 
@@ -52,7 +52,7 @@ def warm_up_phases(table: AnnotationTable, groups: IntArray, warm_up: str | None
     Returns
     -------
     list of integer arrays
-        Empty if there is no warm-up, or nothing to learn in it.
+        Empty if there is no warm-up, or no instance for it.
     """
     if warm_up is None:
         return []

@@ -1,4 +1,4 @@
-"""Self-training: a crowd model annotates what the crowd did not, and learns from that too.
+"""Self-training: a crowd model predicts missing annotations, and is trained on them too.
 
 .. [1] Y. Shi, S.-Y. Li, S.-J. Huang. Learning from Crowds with Sparse and Imbalanced Annotations
    (DASC). Machine Learning 112, 2023.

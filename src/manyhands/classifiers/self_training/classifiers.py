@@ -1,4 +1,4 @@
-"""The self-training classifiers: what they share, any selector's, and DASC's."""
+"""Self-training classifiers: their base class, the general one, and DASC."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from manyhands.typing import AnyArray, FloatArray
 
 
 def _kept_estimator_has(method: str) -> Any:
-    """Make a method available where the estimator of the kept round has it."""
+    """Return a decorator that makes a method available if the kept estimator has it."""
     return available_if(lambda self: hasattr(getattr(self, "estimator_", None), method))
 
 
@@ -48,7 +48,7 @@ def _kept_estimator_has(method: str) -> Any:
 class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
     """Base of classifiers that train another classifier in rounds.
 
-    A subclass says what selects the annotations to add, in ``selector``. Once fitted, the
+    A subclass gives the object that selects annotations in ``selector``. After the fit, the
     classifier of the kept round predicts. Parameters and attributes are described in
     `SelfTrainingCrowdClassifier`.
     """
@@ -109,15 +109,15 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
         return copy if self.decision is None else copy.set_params(decision=self.decision)
 
     def fit(self, X: Any, y: Any, *, watch: Watch | None = None) -> Self:
-        """Train, select, and train anew. A fit that fails leaves the estimator as it was.
+        """Train and select, round by round. A fit that fails leaves the estimator as it was.
 
         Parameters
         ----------
         X : array-like, sparse matrix, tensor or map-style Dataset
         y : AnnotationTable, or array of shape (n_samples, n_annotators) with -1/NaN missing
         watch : Watch, optional
-            Gold labels by which ``history_`` measures the rounds. They are handed on to
-            estimators whose ``fit`` takes them.
+            Gold labels by which ``history_`` measures the rounds. They are passed to estimators
+            whose ``fit`` takes them.
 
         Returns
         -------
@@ -126,9 +126,9 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
         Raises
         ------
         AnnotationError
-            For the reasons of the estimator's ``fit``; if ``patience`` has nothing to watch; if
-            ``warm_start`` is asked of an estimator without weights to continue from; if there is
-            an ``annotator`` and no round for the estimator.
+            For the reasons of the estimator's ``fit``; if there is ``patience`` without
+            ``validation``; if ``warm_start`` is set and the estimator has no weights to continue
+            from; if there is an ``annotator`` and no round for the estimator.
         """
         with all_or_nothing(self), joined(self):
             refuse_classes(self)
@@ -149,7 +149,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
         return self
 
     def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
-        """Let the kept round's estimator go on, and then have one more round."""
+        """Continue the training of the kept round's estimator, then train one more round."""
         refuse_classes(self)
         self._validate_params()
         check_parameters(self)
@@ -162,26 +162,29 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
     def _check_shape(self, X: Any) -> None:
         self.estimator_._check_shape(X)
 
-    # -- the estimator of the kept round answers ------------------------------------------------
+    # -- predictions of the estimator of the kept round -----------------------------------------
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probability of every true class, shape (n_samples, n_classes)."""
+        """Return the probability of every true class, shape (n_samples, n_classes)."""
         check_is_fitted(self, "estimator_")
         return cast(FloatArray, self.estimator_.predict_proba(X))
 
     def predict(self, X: Any) -> AnyArray:
-        """True class, shape (n_samples,), as the estimator's ``decision`` says."""
+        """Return the class of every instance, (n_samples,), by the estimator's ``decision``."""
         check_is_fitted(self, "estimator_")
         return cast(AnyArray, self.estimator_.predict(X))
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
-        """Probability of every class as the annotation, (n_samples, n_annotators, n_classes)."""
+        """Return the probability of every class as the annotation by every annotator.
+
+        The shape is (n_samples, n_annotators, n_classes).
+        """
         check_is_fitted(self, "estimator_")
         return cast(FloatArray, self.estimator_.predict_annotation_proba(X, annotators))
 
     @_kept_estimator_has("predict_observed_proba")  # type: ignore[untyped-decorator]
     def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
-        """Probability of every class as each annotation of a table, (n_annotations, n_classes).
+        """Return the probability of every class as each annotation of a table, (n, n_classes).
 
         Available if the estimator has the method.
         """
@@ -189,7 +192,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
 
     @_kept_estimator_has("annotation_log_likelihood")  # type: ignore[untyped-decorator]
     def annotation_log_likelihood(self, X: Any, y: Any) -> float:
-        """Mean log likelihood, in nats, of the observed annotations.
+        """Return the mean log likelihood, in nats, of the observed annotations.
 
         Available if the estimator has the method.
         """
@@ -221,14 +224,14 @@ def kept_round(
     y: Any,
     table: AnnotationTable,
 ) -> Fitted:
-    """What a self-training has found.
+    """Return the fitted attributes of a self-training.
 
     Parameters
     ----------
     kept : TrainedRound
     history, guard_history : History
     validation : as the parameter
-        With one, the number of the round is told.
+        If given, ``best_round_`` is set.
     y, table
         The target of the fit, and the annotations that were read from it.
 
@@ -259,7 +262,7 @@ def kept_round(
 
 
 def check_parameters(model: Any) -> None:
-    """Refuse parameters of a self-training classifier that contradict one another.
+    """Raise an error for contradictory parameters of a self-training classifier.
 
     Raises
     ------
@@ -342,22 +345,22 @@ def _check_annotator(model: Any) -> None:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SelfTrainingCrowdClassifier(BaseSelfTraining):
-    """Train a crowd classifier, let it fill in annotations, and train it anew; repeatedly [1]_.
+    """Train a crowd classifier in rounds, each on more of its own predicted annotations [1]_.
 
     In every round a copy of ``estimator`` is trained on the observed annotations and all
-    pseudo-annotations so far. It then predicts every missing annotation, and a selector adds
-    some of them, for good.
+    pseudo-annotations so far. It then predicts every missing annotation, and a selector adds some
+    of them permanently.
 
     Parameters
     ----------
     estimator : crowd classifier or None, default=None
         Any classifier with ``predict_annotation_proba``; it is cloned, never fitted in place.
-        None is `CrowdLayerClassifier`. A classifier of your own needs ``fit(X, table)``, which
-        returns it, ``predict_annotation_proba(X)``, scikit-learn's ``get_params``, and whatever
-        else you call on the fitted wrapper (``predict``, ``score``).
+        None is `CrowdLayerClassifier`. Your own classifier needs ``fit(X, table)``, which returns
+        it, ``predict_annotation_proba(X)``, scikit-learn's ``get_params``, and every method that
+        you call on the fitted wrapper (``predict``, ``score``).
     selector : Selector or None, default=None
-        Chooses what is added: `DistributionAwareSelector` (None), `ConfidenceSelector`,
-        `RandomSelector` or `SamplingSelector`.
+        Chooses the predicted annotations to add: `DistributionAwareSelector` (None),
+        `ConfidenceSelector`, `RandomSelector` or `SamplingSelector`.
     annotator : crowd classifier, completer or None, default=None
         Another model that annotates first: a crowd classifier, or a completer such as
         `GraphCompleter`, with ``fit(X, table)`` and ``predict_annotation_proba(X)`` (or
@@ -365,8 +368,8 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         0, cloned and seeded like the estimator. ``estimator`` is trained from round 1 on, and
         only its rounds can be kept.
     n_rounds : int, default=5
-        Number of times that annotations are added and the estimator is trained anew; 0 trains the
-        estimator alone. There are fewer rounds if no annotation is missing any more.
+        Number of times that annotations are added and a new estimator is trained; 0 trains the
+        estimator once. There are fewer rounds if no annotation is missing any more.
     n_select : int, float or "all", default=1.0
         Annotations to add per round, at most. A float is a multiple of the number observed
         (including those held out); "all" adds every missing annotation.
@@ -375,29 +378,30 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         epochs again, rather than from scratch. The estimator must be a network of this library
         whose training starts from weights (see ``start`` in `BaseCrowdClassifier.fit`).
     guard : bool or float, default=True
-        If the rounds spoil the classifier, end before they begin to, and warn. The instances,
-        features and annotations, are dealt to two folds before anything is trained, and each fold
-        is judged by a self-training on the other. Agreement is the mean share of an instance's
-        annotations that name its predicted class. There is an alarm if in the last round it is
-        lower than in round 0, with a paired z below -1, by more than a share of what it exceeded
-        chance by there: .08 (True), or a float; chance is to name the most frequent class always.
-        The last round to be trained is then the one before the first with such a z, or so large a
-        fall. Without an alarm, the result is that of ``guard=False``, which trains all rounds.
+        End before the rounds that make the classifier worse, and warn of it. The instances are
+        assigned to two folds before any training, and a self-training on one fold predicts the
+        other. Agreement is the mean share of an instance's annotations that equal its predicted
+        class. The guard stops if agreement in the last round is lower than in round 0, with a
+        paired z below -1, and by more than a share (.08 for True, or the given float) of its excess
+        over chance in round 0. Chance is the agreement of always predicting the most frequent
+        class. The last round that is trained is then the one before the first with such a z, or
+        with such a fall. Otherwise the result is that of ``guard=False``, which trains all rounds.
         See Notes.
     guard_folds : int, default=2
-        Number of folds, each of which is judged by a self-training on the others.
+        Number of folds; each is predicted by a self-training on the others.
     validation : None, float or (X, y_gold), default=None
-        None trains all rounds and keeps the last. A fraction of the observed annotations is held
-        out, and never replaced by pseudo-annotations; the round that explains them best is kept.
-        With gold labels, the round most accurate on them is kept.
+        None trains all rounds and keeps the last. With a float, this fraction of the observed
+        annotations is held out, and never replaced by pseudo-annotations; the round with the
+        highest likelihood of them is kept. With gold labels, the round with the highest accuracy is
+        kept.
     patience : int or None, default=None
         With ``validation``: stop after this many rounds without improvement.
     checkpoint : str, Path or None, default=None
-        File beside which the estimator of every round keeps its own (``<stem>-round<k>``), from
-        which a later ``fit`` on the same data with the same parameters continues.
+        Path from which the checkpoint files of the rounds are named (``<stem>-round<k>``). A later
+        ``fit`` on the same data with the same parameters continues from them.
     decision : rule or None, default=None
-        How the estimator chooses a class, handed on to it as its own ``decision``; see
-        `BaseCrowdClassifier`. None leaves it with the one it has.
+        ``decision`` of the estimator, the rule by which it chooses a class; see
+        `BaseCrowdClassifier`. None leaves the estimator's own.
     verbose : int, default=0
         1 shows a progress bar per round.
     random_state : int, RandomState or None, default=None
@@ -409,7 +413,7 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
     estimator_ : crowd classifier
         The classifier of the round that is kept.
     augmented_annotations_ : AnnotationTable
-        What it was trained on: observed annotations as they were (except those held out), and
+        Its training annotations: the observed ones unchanged (except those held out), and
         pseudo-annotations marked ``source="pseudo"``.
     rounds_ : integer array of shape (n_annotations,)
         Round in which each annotation of that table was added; 0 for observed annotations.
@@ -420,36 +424,35 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         ``imbalance``, without and with the added annotations (the largest number of annotations
         of a class, divided by the smallest of a class that has any); with ``validation``,
         ``validation_nll`` (mean negative log likelihood of the held-out annotations) or
-        ``validation_accuracy``; ``seconds``. Where gold labels are watched
-        (``fit(..., watch=...)``), accuracies (those of an ``annotator``'s round are
-        ``annotator_...``) and, for the added annotations, ``pseudo_accuracy``,
-        ``majority_precision`` and ``minority_recall`` (see `pseudo_annotation_quality`). Every
-        estimator has a ``history_`` of its own.
+        ``validation_accuracy``; ``seconds``. With gold labels in ``fit(..., watch=...)``, also
+        accuracies (``annotator_...`` in an ``annotator``'s round) and, for the added annotations,
+        ``pseudo_accuracy``, ``majority_precision`` and ``minority_recall`` (see
+        `pseudo_annotation_quality`). Every estimator has its own ``history_``.
     guard_history_ : History
         One row per round that the guard judged: ``round``; ``agreement``, the mean share of an
-        instance's annotations that name its predicted class; ``change``, from the first row; ``z``,
-        the change's paired z over the instances. Empty where there was no guard.
+        instance's annotations that equal its predicted class; ``change`` from the first row; ``z``,
+        the change's paired z over the instances. Empty without a guard.
     classes_ : array of shape (n_classes,)
     annotators_ : array of shape (n_annotators,)
 
     Warns
     -----
     UserWarning
-        If the guard stops the rounds. If a class gets no pseudo-annotations: none of the missing
-        annotations is predicted to name it, although the crowd's own shares would give it at least
-        five. If the estimator has no ``predict``, which the guard needs.
+        If the guard stops the rounds. If a class gets no pseudo-annotations: it is predicted for
+        none of the missing annotations, although at least five are expected from its share of the
+        observed ones. If the estimator has no ``predict``, which the guard needs.
 
     Notes
     -----
     The guard costs ``guard_folds * (n_rounds + 1)`` trainings on a share ``1 - 1/guard_folds`` of
     the instances: by default, as much as the rounds themselves. There is no guard with gold labels
-    in ``validation``, which choose better; where there is no other round to keep (``n_rounds=0``,
-    or an ``annotator`` and ``n_rounds=1``); and with fewer than 10 annotated instances. With an
-    ``annotator``, rounds are compared with round 1. Warnings of the estimators that judge the folds
-    are not shown.
+    in ``validation``, which choose better; if there is no other round to keep (``n_rounds=0``, or
+    an ``annotator`` and ``n_rounds=1``); and with fewer than 10 annotated instances. With an
+    ``annotator``, rounds are compared with round 1. Warnings of the guard's estimators are not
+    shown.
 
-    What `save` writes, and `manyhands.load` returns, is the classifier of the kept round,
-    ``estimator_``.
+    `save` writes only the classifier of the kept round, ``estimator_``, and `manyhands.load`
+    returns it.
 
     References
     ----------
@@ -475,7 +478,7 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DASCClassifier(BaseSelfTraining):
-    """Distribution-aware self-training: the most confident annotations, more of rare classes [1]_.
+    """Train by distribution-aware self-training, which adds more annotations of rare classes [1]_.
 
     Equivalent to `SelfTrainingCrowdClassifier` with a `DistributionAwareSelector`.
 
@@ -512,5 +515,5 @@ class DASCClassifier(BaseSelfTraining):
 
     @property
     def selector(self) -> Selector:
-        """What selects the annotations to add, as the parameters say."""
+        """Selector of the annotations to add, with the parameters of this classifier."""
         return DistributionAwareSelector(self.refill, self.cover_classes)

@@ -1,11 +1,11 @@
-"""The guard of self-training: an alarm against rounds that spoil the classifier.
+"""The guard of self-training, which stops it before rounds that make the classifier worse.
 
-A classifier that annotates for itself can collapse, and nothing that is measured on its own
-training instances shows it. So instances are dealt to folds before anything is trained, and
-self-trainings without one fold each tell what every round does: how often its predictions for the
-fold agree with the fold's annotations. Agreement is blind to what self-training gains against the
+A classifier that is trained on its own predictions can collapse, and no measure on its training
+instances shows it. Therefore instances are assigned to folds before any training, and a
+self-training without each fold measures every round: the agreement of its predictions for the fold
+with the fold's annotations. Agreement does not measure what self-training gains against the
 crowd's own bias, and may even fall a little with it. So it never chooses the best round, and only a
-large fall at the end is an alarm.
+large fall at the end stops the training.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from manyhands.training import History
 from manyhands.typing import AnyArray, BoolArray, FloatArray
 
 LEAST_INSTANCES = 10
-"""Annotated instances without which there is no guard."""
+"""Least number of annotated instances for a guard."""
 
 MARGIN = 0.08
-"""Largest fall in agreement that is no alarm, as a share of what the first round has above chance.
+"""Largest tolerated fall in agreement, as a share of the first round's excess over chance.
 
-Chance is the agreement of naming the most frequent class always.
+Chance is the agreement of always predicting the most frequent class.
 """
 
 LEAST_Z = 1.0
-"""Paired z beyond which a fall counts."""
+"""Least absolute paired z of a fall that counts."""
 
 Step = tuple[int, FloatArray]
 """Number of a round, and the agreement of each annotated instance of a fold, shape (m,)."""
@@ -51,14 +51,14 @@ class Guard:
     ----------
     margin : float
     chance : float
-        Agreement of naming the most frequent class always.
+        Agreement of always predicting the most frequent class.
     courses : list of iterators of Step
         One per self-training without a fold; none if the fit is not guarded.
     n_rounds : int
     history : History
         Measures of the rounds.
     last_sound : int or None
-        If there is an alarm: the round before agreement began to fall.
+        If the guard stops the training: the round before agreement began to fall.
     """
 
     margin: float
@@ -70,12 +70,12 @@ class Guard:
 
     @classmethod
     def of(cls, model: Any, fit: SelfTraining) -> Guard:
-        """Deal the instances to folds; nothing is trained yet.
+        """Assign the instances to folds, without any training.
 
         Parameters
         ----------
         model : BaseSelfTraining
-            Its parameters are checked by now.
+            With checked parameters.
         fit : SelfTraining
             Before its first round.
 
@@ -90,8 +90,8 @@ class Guard:
             return cls(margin, 0.0, [], model.n_rounds)
         rng = np.random.default_rng([fit.seed, model.guard_folds])
         folds = deal_folds(shares, model.guard_folds, rng)
-        # In the annotations of the start, nothing was inferred from a fold. They are split only
-        # when needed, after X was checked.
+        # The first annotations are all observed, so none was inferred from a fold. They are split
+        # only when needed, after X was checked.
         courses = [
             _course(model, fit, folds == fold, shares, f"guard{fold}-round")
             for fold in range(model.guard_folds)
@@ -99,16 +99,16 @@ class Guard:
         return cls(margin, float(annotated.mean(axis=0).max()), courses, model.n_rounds)
 
     def allows(self, number: int) -> bool:
-        """Whether to train a round; the first question about any but round 0 judges them all."""
+        """Return whether to train a round; the call after round 0 trains those of the guard."""
         if self.courses and number and not self.history:
             with catch_warnings():
-                # They are about classifiers that nobody gets to see.
+                # These warnings are about classifiers that the user does not see.
                 simplefilter("ignore")
                 self._judge()
         return self.last_sound is None or number <= self.last_sound
 
     def _judge(self) -> None:
-        """Train all rounds without each fold, and see whether it ends badly."""
+        """Train all rounds without each fold, and decide whether agreement falls too much."""
         before: FloatArray | None = None
         for steps in zip(*self.courses, strict=False):
             now = np.concatenate([agreement for _, agreement in steps])
@@ -125,12 +125,12 @@ class Guard:
         is_certain = [row["z"] < -LEAST_Z for row in self.history]
         is_large = [-row["change"] > lost for row in self.history]
         if is_certain[-1] and is_large[-1]:
-            # The end confirms earlier falls, so either sign is enough there.
+            # The last round confirms earlier falls, so one of the criteria suffices for those.
             is_fall = np.logical_or(is_certain, is_large)
             self.last_sound = self.history[int(is_fall.argmax()) - 1]["round"]
 
     def warn(self, name: str) -> None:
-        """Say what the guard stopped, if anything."""
+        """Warn if the guard has stopped the training."""
         if self.last_sound is None:
             return
         first, last = self.history[0], self.history[-1]
@@ -144,7 +144,7 @@ class Guard:
 
 
 def _is_guarded(model: Any) -> bool:
-    """Whether there is a round to fall back on, no better judge, and something to judge by."""
+    """Return whether a fit has a guard; warn if the estimator cannot have one."""
     n_comparable = model.n_rounds - (model.annotator is not None)
     if not model.guard or n_comparable < 1 or isinstance(model.validation, tuple | list):
         return False
@@ -162,7 +162,7 @@ def _is_guarded(model: Any) -> bool:
 def _course(
     model: Any, start: SelfTraining, is_left: BoolArray, shares: FloatArray, name: str
 ) -> Iterator[Step]:
-    """Train without a fold, and yield how its annotations agree with each round's predictions."""
+    """Train without a fold, and yield the agreement of its annotations with every round."""
     rows = np.flatnonzero(is_left & shares.any(axis=1))
     X = take_rows(start.X, rows)
     for trained in train_rounds(model, start.without(is_left, name)):
@@ -171,7 +171,7 @@ def _course(
 
 
 def _agreement(predicted: Any, shares: FloatArray, classes: AnyArray) -> FloatArray:
-    """Share of each instance's annotations that name its predicted class, shape (m,)."""
+    """Return the share of each instance's annotations that equal its predicted class, (m,)."""
     codes, _ = encode(
         as_values(predicted),
         classes,
@@ -182,7 +182,7 @@ def _agreement(predicted: Any, shares: FloatArray, classes: AnyArray) -> FloatAr
 
 
 def _vote_shares(table: AnnotationTable) -> FloatArray:
-    """Share of each class among an instance's annotations, shape (n_instances, n_classes)."""
+    """Return the vote shares of every instance, shape (n_instances, n_classes)."""
     counts = np.zeros((table.n_instances, table.n_classes))
     np.add.at(counts, (table.instance, table.label), 1.0)
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)

@@ -1,4 +1,4 @@
-"""How good the annotations and the predictions of a round are: balance, and gold labels."""
+"""Measures of the annotations and predictions of a round: balance, and agreement with gold."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ def pseudo_annotation_quality(pseudo: AnnotationTable, gold: Any, is_rare: Any) 
     pseudo : AnnotationTable
         Pseudo-annotations alone.
     gold : array of shape (n_instances,)
-        True classes. Instances whose class is missing, or unknown to the table, do not count.
+        True classes. Instances do not count if their class is missing or not in the table.
     is_rare : array of bool, shape (n_classes,)
-        Which classes are the minority. In the paper it is the half with fewer annotations.
+        Which classes are the minority; in the paper, the half with fewer annotations.
 
     Returns
     -------
     dict of str to float
-        ``pseudo_accuracy``: share of the pseudo-annotations that name the true class.
-        ``majority_precision``: share of those naming a majority class that are correct, mean over
-        these classes. ``minority_recall``: share of those on instances of a minority class that
-        name it, mean over these classes. Classes without such pseudo-annotations do not count; a
-        measure that no class contributes to is left out.
+        ``pseudo_accuracy``: share of the pseudo-annotations that are correct.
+        ``majority_precision``: precision, mean over the majority classes. ``minority_recall``:
+        recall, mean over the minority classes. Classes without such pseudo-annotations do not
+        count; a measure without any class is left out.
 
     Raises
     ------
@@ -87,7 +86,7 @@ def _check_shape(name: str, values: AnyArray, n: int) -> None:
 
 
 def _gold_codes(gold: AnyArray, classes: AnyArray) -> IntArray:
-    """Class codes of gold labels; -1 where the label is missing or not among the classes."""
+    """Return the class codes of gold labels; -1 if a label is missing or not among the classes."""
     known = ~missing_mask(gold)
     codes = np.full(len(gold), MISSING, dtype=np.int64)
     codes[known], _ = encode(
@@ -99,7 +98,7 @@ def _gold_codes(gold: AnyArray, classes: AnyArray) -> IntArray:
 def watched_pseudo_quality(
     pseudo: AnnotationTable, is_rare: BoolArray, watch: Watch
 ) -> dict[str, float]:
-    """`pseudo_annotation_quality` where gold labels of the training instances are watched."""
+    """Return `pseudo_annotation_quality`, or {} without gold labels of training instances."""
     gold = watch.y_train
     if gold is None or len(gold) != pseudo.n_instances:
         return {}
@@ -107,7 +106,7 @@ def watched_pseudo_quality(
 
 
 def watched_accuracies(model: Any, X_train: Any, watch: Watch) -> dict[str, float]:
-    """Accuracy and macro-F1 of a fitted model on the watched sets.
+    """Return the accuracy and macro-F1 of a fitted model on the watched sets.
 
     Sets whose instances have another shape than those of ``X_train`` are left out.
     """
@@ -123,7 +122,7 @@ def watched_accuracies(model: Any, X_train: Any, watch: Watch) -> dict[str, floa
 
 
 def rarer_half(table: AnnotationTable) -> BoolArray:
-    """Which classes are among the half with fewer annotations, shape (n_classes,)."""
+    """Return which classes are in the half with fewer annotations, shape (n_classes,)."""
     counts = np.bincount(table.label, minlength=table.n_classes)
     is_rare = np.zeros(table.n_classes, dtype=bool)
     is_rare[np.argsort(counts, kind="stable")[: table.n_classes // 2]] = True
@@ -131,19 +130,22 @@ def rarer_half(table: AnnotationTable) -> BoolArray:
 
 
 def imbalance(table: AnnotationTable) -> float:
-    """Ratio of the largest to the smallest number of annotations of a class that has any."""
+    """Return the ratio of the largest to the smallest positive number of annotations of a class."""
     counts = np.bincount(table.label, minlength=table.n_classes)
     seen = counts[counts > 0]
     return float(seen.max() / seen.min()) if len(seen) else float("nan")
 
 
 EXPECTED = 5
-"""Missing annotations of a class that the crowd's shares must predict before their lack counts."""
+"""Least expected number of missing annotations of a class for a warning that none is predicted.
+
+The expectation is the class's share of the observed annotations.
+"""
 
 
 @dataclass(eq=False)
 class Unpredicted:
-    """Classes of the crowd that no missing annotation is predicted to be of, by round.
+    """Classes that are predicted for no missing annotation, by round.
 
     Attributes
     ----------
@@ -157,7 +159,7 @@ class Unpredicted:
     rounds: dict[int, list[int]] = field(default_factory=dict)
 
     def note(self, selection: SelectedCells, number: int) -> None:
-        """Remember the classes that a round left out."""
+        """Store the classes that a round left out."""
         counts = np.bincount(self.table.observed.label, minlength=self.table.n_classes)
         expected = counts / max(1, counts.sum()) * selection.n_candidates.sum()
         is_left_out = (selection.n_candidates == 0) & (selection.n_selected == 0)

@@ -1,4 +1,4 @@
-"""The rounds of one self-training: predict missing annotations, add some, train anew."""
+"""The rounds of one self-training: predict missing annotations, add some, train again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from manyhands.training.seeding import draw_seed
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 PREDICTED_AT_ONCE = 1 << 22
-"""Numbers in a block of predicted annotations: 16 MiB."""
+"""Number of entries in a block of predicted annotations: 16 MiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +48,11 @@ class TrainedRound:
     number : int
     estimator : fitted crowd classifier
     table : AnnotationTable
-        What it was trained on.
+        Its training annotations.
     rounds : integer array of shape (n_annotations,)
         Round in which each annotation of the table was added.
     value : float
-        What ``validation`` says of it; higher is better.
+        Its score by ``validation``; higher is better.
     """
 
     number: int
@@ -64,18 +64,18 @@ class TrainedRound:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What a self-training knows between two rounds; the next round makes another one of it.
+    """The state of a self-training between two rounds; every round returns a new one.
 
     Attributes
     ----------
     table : AnnotationTable
-        What the next training learns from: observed annotations, and pseudo-annotations so far.
+        Annotations of the next training: the observed ones, and pseudo-annotations so far.
     rounds : integer array of shape (n_annotations,)
         Round in which each annotation of the table was added.
     model : fitted model or None
-        The one trained last: it annotates next.
+        The one trained last, which predicts the next annotations.
     estimator : fitted crowd classifier or None
-        The same, unless that one is the ``annotator``'s.
+        The same model, unless it is the ``annotator``'s.
     """
 
     table: AnnotationTable
@@ -85,26 +85,26 @@ class Known:
 
     @classmethod
     def at_first(cls, table: AnnotationTable) -> Known:
-        """What is known before the first round."""
+        """Return the state before the first round."""
         return cls(table, np.zeros(table.n_annotations, dtype=np.int64))
 
     def with_pseudo(self, pseudo: AnnotationTable, number: int) -> Known:
-        """The same, with the pseudo-annotations of a round."""
+        """Return a state with the pseudo-annotations of a round added."""
         rounds = np.append(self.rounds, np.full(pseudo.n_annotations, number))
         return replace(self, table=self.table.with_added(pseudo), rounds=rounds)
 
 
 @dataclass(frozen=True, eq=False)
 class SelfTraining:
-    """What all rounds of one fit share.
+    """The data and settings that all rounds of one fit share.
 
     Attributes
     ----------
     X : as in ``fit``
     table : AnnotationTable
-        The annotations of the start.
+        The annotations before the first round.
     held : AnnotationTable or None
-        Annotations held out, where ``validation`` is a fraction.
+        Annotations held out, if ``validation`` is a fraction.
     n_select : int
         Annotations to add per round, at most.
     seed : int
@@ -118,7 +118,7 @@ class SelfTraining:
     is_rare : array of bool, shape (n_classes,)
         The half of the classes with fewer annotations at the start.
     unpredicted : Unpredicted
-        Classes that nobody was predicted to give, by round.
+        Classes that are predicted for no missing annotation, by round.
     """
 
     X: Any
@@ -138,17 +138,17 @@ class SelfTraining:
 
     @cached_property
     def unpredicted(self) -> Unpredicted:
-        """Classes that nobody was predicted to give, by round."""
+        """Classes that are predicted for no missing annotation, by round."""
         return Unpredicted(self.table)
 
     @classmethod
     def of(cls, model: Any, X: Any, table: AnnotationTable, watch: Watch) -> SelfTraining:
-        """Hold annotations out, and get ready for the first round.
+        """Hold annotations out, and return the state before the first round.
 
         Parameters
         ----------
         model : BaseSelfTraining
-            Its parameters are checked by now.
+            With checked parameters.
         X, table, watch
             See `BaseSelfTraining.fit`.
 
@@ -166,16 +166,16 @@ class SelfTraining:
         return cls(X, table, held, n_select, seed, rng, watch)
 
     def without(self, is_left: BoolArray, name: str) -> SelfTraining:
-        """Return a self-training like this one, before its first round, without some instances.
+        """Return this self-training before its first round, without some instances.
 
-        It starts from the same seed, has no gold labels, and adds as many annotations per instance.
+        It has the same seed, no gold labels, and adds as many annotations per instance.
         """
         rows, share = np.flatnonzero(~is_left), float(np.mean(~is_left))
         return SelfTraining(
             take_rows(self.X, rows),
             self.table[rows],
             None,
-            # As few as this could be shared among the classes, so it stays as it is.
+            # At least one per class is needed, unless ``n_select`` is smaller.
             max(min(self.n_select, self.table.n_classes), round(self.n_select * share)),
             self.seed,
             np.random.default_rng(self.seed),
@@ -185,7 +185,7 @@ class SelfTraining:
 
 
 def _n_select(given: int | float | str, table: AnnotationTable) -> int:
-    """Annotations to add per round, from the parameter ``n_select``."""
+    """Return the annotations to add per round, from the parameter ``n_select``."""
     if given == "all":
         return table.n_instances * table.n_annotators
     if isinstance(given, Integral):
@@ -194,7 +194,7 @@ def _n_select(given: int | float | str, table: AnnotationTable) -> int:
 
 
 def check_validation_gold(validation: Any, table: AnnotationTable) -> None:
-    """Refuse gold labels for validation that no round could be measured by.
+    """Raise an error for gold labels that are unusable for validation.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def run_rounds(model: Any, fit: SelfTraining, allows: Callable[[int], bool]) -> 
     ----------
     model : BaseSelfTraining
     fit : SelfTraining
-        Gets the rounds' history, among others.
+        Its history gets the rows of the rounds.
     allows : callable
         Whether to train the round of a number; see `manyhands.classifiers.self_training.guard`.
 
@@ -252,7 +252,7 @@ def run_rounds(model: Any, fit: SelfTraining, allows: Callable[[int], bool]) -> 
 def train_rounds(
     model: Any, fit: SelfTraining, allows: Callable[[int], bool] = lambda number: True
 ) -> Iterator[TrainedRound]:
-    """Train round after round, as long as there is something to add and the guard is silent.
+    """Train round after round while annotations are added and the guard does not stop.
 
     Yields
     ------
@@ -283,10 +283,11 @@ def train_rounds(
 def one_more_round(
     model: Any, seen: Seen, earlier: Earlier, watch: Watch
 ) -> tuple[SelfTraining, TrainedRound]:
-    """Let the kept round's estimator go on with new annotations, and then with predicted ones.
+    """Continue the kept round's estimator on new annotations, and then on predicted ones.
 
-    Pseudo-annotations stay, but where somebody has answered since. One round adds as many as keep
-    their number in proportion to that of the observed ones, and the estimator goes on with these.
+    Pseudo-annotations are kept unless the cell has an observed annotation now. One round adds so
+    many that their ratio to the observed ones stays the same, and the estimator's training
+    continues with these.
 
     Parameters
     ----------
@@ -329,10 +330,10 @@ def _gone_on(estimator: Any, fit: SelfTraining, known: Known, earlier: Earlier) 
 def _still_open(
     augmented: AnnotationTable, rounds: IntArray, table: AnnotationTable
 ) -> tuple[AnnotationTable, IntArray]:
-    """Pseudo-annotations of pairs that a table does not have, and their rounds."""
+    """Return the pseudo-annotations of pairs that a table does not have, and their rounds."""
     is_open = augmented.source == "pseudo"
     if not np.isin(augmented.instances, table.instances).all():
-        # Some of them are of instances that are forgotten.
+        # Some pseudo-annotations are of instances that are no longer kept.
         return replace(table.take(np.zeros(table.n_annotations, bool)), passes=None), rounds[:0]
     places, _ = encode(
         augmented.instances, table.instances, argument="y", vocabulary_name="instances"
@@ -407,7 +408,8 @@ def _make_estimator(model: Any, fit: SelfTraining, known: Known, number: int) ->
         estimator.set_params(verbose=model.verbose)
     for name, found in (("max_epochs", "n_epochs_"), (f"{PREFIX}init_scale", "init_scale_")):
         if parameters.get(name) == AUTO and hasattr(known.estimator, found):
-            # Added annotations agree with the model that made them: they say nothing about either.
+            # Added annotations agree with the model that predicted them, so they must not choose
+            # its number of epochs or its initial scale.
             estimator.set_params(**{name: getattr(known.estimator, found)})
     if model.checkpoint is not None and "checkpoint" in parameters:
         path = Path(model.checkpoint)
@@ -416,7 +418,7 @@ def _make_estimator(model: Any, fit: SelfTraining, known: Known, number: int) ->
 
 
 def _warm_start(estimator: Any, previous: Any) -> Any:
-    """Give the classifier of the round before, if the estimator can start from its weights."""
+    """Return the classifier of the previous round, if the estimator can start from its weights."""
     if not has_fit_parameter(estimator, "start"):
         raise AnnotationError(
             f"warm_start=True needs an estimator with weights to continue from, which "
@@ -429,7 +431,7 @@ def _warm_start(estimator: Any, previous: Any) -> Any:
 
 
 def _validation_measures(validation: Any, fit: SelfTraining, trained: Any) -> dict[str, float]:
-    """How well the round explains held-out annotations, or predicts gold labels."""
+    """Return the loss of held-out annotations in a round, or its accuracy on gold labels."""
     if fit.held is not None:
         return {"validation_nll": -float(trained.annotation_log_likelihood(fit.X, fit.held))}
     if isinstance(validation, tuple | list):
@@ -438,9 +440,9 @@ def _validation_measures(validation: Any, fit: SelfTraining, trained: Any) -> di
 
 
 def _annotator_measures(validation: Any, fit: SelfTraining, trained: Any) -> dict[str, float]:
-    """Measures of the annotator's round, under names of their own.
+    """Return the measures of the annotator's round, with names that begin with ``annotator_``.
 
-    A completer knows no true classes and has no measures.
+    A completer predicts no true classes and has no measures.
     """
     measures: dict[str, float] = {}
     if hasattr(trained, "score" if fit.held is None else "annotation_log_likelihood"):
@@ -451,7 +453,7 @@ def _annotator_measures(validation: Any, fit: SelfTraining, trained: Any) -> dic
 
 
 def _value(row: Mapping[str, Any]) -> float:
-    """How good a round is by its validation measure; higher is better."""
+    """Return the score of a round by its validation measure; higher is better."""
     return float(row.get("validation_accuracy", -row.get("validation_nll", 0.0)))
 
 

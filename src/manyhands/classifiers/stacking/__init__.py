@@ -5,8 +5,8 @@ The steps of a round (``Rounds.run``), as docs/methods/stacking.md numbers them:
 1. confusion matrices: `crowd.estimate_confusions`;
 2. members, fitted to soft targets: `members`;
 3. temperatures: `stack.choose_temperature`; weights: `stack.stack_weights`;
-4. posterior: `crowd.joint_log_proba`, held to class shares by `crowd.posterior_with_shares`, as
-   far as `crowd.prior_shrinkage` says;
+4. posterior: `crowd.joint_log_proba`, shifted to class shares by `crowd.posterior_with_shares`, to
+   the degree of `crowd.prior_shrinkage`;
 5. parity: `crowd.parity`, with the annotators' `crowd.competences`.
 """
 

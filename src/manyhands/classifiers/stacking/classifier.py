@@ -1,6 +1,6 @@
-"""Crowd-calibrated stacking: several simple classifiers and the annotators, weighed by each other.
+"""Crowd-calibrated stacking: joint estimation of several simple classifiers and the annotators.
 
-The recipe is the library's own (docs/methods/stacking.md). Nothing in it sees a gold label.
+The method is the library's own (docs/methods/stacking.md). No step of it uses gold labels.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from manyhands.fitting.reading import (
     read_target,
     set_vocabularies,
     table_of,
-    warn_of_telling_columns,
+    warn_of_leakage,
 )
 from manyhands.fitting.scoring import find_annotators, mean_log_proba, observed_annotations
 from manyhands.fitting.traits import Traits
@@ -47,18 +47,18 @@ from manyhands.inference.probability import floored_log
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 ANNOTATIONS_AT_ONCE = 4096
-"""Annotations predicted at once."""
+"""Number of annotations that are predicted at once."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
-    r"""Crowd-calibrated stacking: the classifier to start with, without gold labels or tuning.
+    r"""Crowd-calibrated stacking: the default classifier, without gold labels or tuning.
 
-    Several simple classifiers (the members) are fitted to the posterior of the classes, and say of
-    every instance what they would say without its own annotations. The likelihood of the
-    annotations decides each member's temperature and weight. The stack then counts as a witness
-    beside the annotators, and their joint verdict is the posterior of the next round. Six rounds
-    suffice. It takes seconds and needs no torch.
+    Several simple classifiers (the members) are fitted to the posterior of the classes, and predict
+    every instance out of fold, without its own annotations. Each member's temperature and weight
+    maximise the likelihood of the annotations. The stack's prediction then enters the posterior of
+    the next round like a further annotation. Six rounds suffice. It takes seconds and needs no
+    torch.
 
     Parameters
     ----------
@@ -72,41 +72,41 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         and codes of the classes. A view is a transformer, fitted once to X. "auto" cannot be
         combined with members of your own.
     n_rounds : int, default=6
-        The first round only starts the others; predictions average over the rest.
+        The first round only initialises the others; predictions are averaged over these.
     classifier_weight : float, default=2
-        Exponent b of the stack's probabilities beside the annotations.
+        Exponent b of the stack's probabilities in the joint posterior with the annotations.
     crowd_strength : float above 0, default=5
-        Annotations that each row of a confusion matrix borrows from the crowd's.
+        Number of pseudo-annotations, distributed like the crowd's, in each row of a confusion
+        matrix.
     class_prior : "auto", "uniform", "estimated", dict or array of shape (n_classes,)
-        Class shares that the posterior is held to. "uniform": equal. "estimated": as they turn
-        out. "auto": between the two while training, the nearer to equal the more evenly the votes
-        spread over the classes (``prior_shrinkage_``), and as they turn out in ``posterior_``. This
-        is an assumption: if you know the shares, give them, in the order of the table's classes or
-        by class.
+        Class shares that the posterior must have. "uniform": equal shares. "estimated": no
+        constraint. "auto": no constraint in ``posterior_``; in the rounds, shares between the
+        unconstrained and equal ones, closer to equal if the votes are spread more evenly over the
+        classes (``prior_shrinkage_``). This is an assumption: if you know the shares, give them, in
+        the order of the table's classes or by class.
     vote_share : "auto" or float in [0, 1], default="auto"
         Weight of an instance's vote shares in the targets of the members. "auto": 0 if the stack
-        tells more than one more annotator would (``parity_`` above 1), else .5.
+        is more informative than one more annotator would be (``parity_`` above 1), else .5.
     dependence : float in [0, 1] or "auto", default="auto"
-        Correlation of annotators' mistakes, by which ``posterior_`` counts their evidence; see
-        `manyhands.DawidSkene`. Probabilities of new
-        instances do not depend on it.
+        Correlation of annotators' mistakes, by which their evidence in ``posterior_`` is
+        discounted; see `manyhands.DawidSkene`. It has no effect on new instances.
     gold_sample : {"auto", "random", "chosen"}, default="auto"
-        How the instances with known labels were chosen, which tells whether their labels may make
-        ``posterior_`` surer; see `manyhands.DawidSkene`.
+        How the instances with known labels were chosen. Only labels of a random sample calibrate
+        ``posterior_``; see `manyhands.DawidSkene`.
     abstentions : {"model", "ignore"}, default="model"
-        Whether abstentions (`AnnotationTable.abstentions`) are evidence of the class: some classes
-        make people unsure. An instance on which everyone abstained counts as one without
-        annotations.
+        Whether abstentions (`AnnotationTable.abstentions`) are evidence of the class, because they
+        are more frequent for some classes. An instance counts as one without annotations if all its
+        annotators abstained.
     n_landmarks : int, default=1200
         Landmarks of a kernel, for more than 1,500 instances.
     n_folds : int, default=5
         Folds of members without closed-form leave-one-out predictions.
     decision : {"auto", "posterior", "median", "balanced"} or array of shape \
 (n_classes, n_classes), default="auto"
-        How `predict` decides about new instances; see `manyhands.decide`. "auto" is "median" where
+        Rule by which `predict` labels new instances; see `manyhands.decide`. "auto" is "median" if
         the annotations are three or more grades (`AnnotationTable.ordered`), else "posterior", the
         most probable class. "balanced" divides the probabilities by ``prediction_prior_``.
-        ``labels_`` are labelled as by "auto" whatever ``decision`` says; for another rule, use
+        ``decision`` has no effect on ``labels_``, which always follow "auto"; for another rule, use
         ``decide(model.posterior_, ...)``.
     random_state : int, RandomState or None
         Draws folds and landmarks.
@@ -118,8 +118,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     classes_ : array of shape (n_classes,)
     annotators_ : array of shape (n_annotators,)
     posterior_ : array of shape (n_samples, n_classes)
-        Class probabilities of the training instances, given their annotations and features (given
-        the features alone, where there are no annotations).
+        Class probabilities of the training instances, given their features and any annotations.
     labels_ : array of shape (n_samples,)
         Their most probable classes, of three or more grades the medians, in the order of X (see
         `partial_fit`).
@@ -136,57 +135,57 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     dependence_ : float
         Correlation of annotators' mistakes, as given or estimated.
     gold_sample_ : {"random", "chosen"} or None
-        How the instances with known labels were chosen, as given or as a rank test tells, with its
-        p value in ``gold_p_value_``; None without known labels, or where nothing depends on it.
+        How the instances with known labels were chosen: as given, or by a rank test with its
+        p value in ``gold_p_value_``. None without known labels, or if nothing depends on it.
     gold_note_ : str or None
-        What chosen known labels say, and what they do not; None for others.
+        Note on the use of known labels that were chosen; None for others.
     sample_note_ : str or None
-        Says that known labels that were drawn at random contradict the posterior of the others,
-        which is too sure.
+        Note that known labels of a random sample contradict the posterior of the other instances,
+        which is overconfident.
     is_known_ : array of shape (n_samples,)
         Whether the label of each training instance was given as ``gold``.
     sampled_rows_ : array of shape (m,)
         Positions of the instances whose known label was drawn at random.
     sampled_posterior_ : array of shape (m, n_classes)
-        What the posterior of these would be without their known labels: it tells how good the
-        labels are that nobody checked.
+        Posterior of these instances without their known labels, from which the accuracy of the
+        unchecked labels is estimated.
     posterior_exponent_ : float
-        Power to which the stack's probabilities count in ``posterior_``: how far they can be
-        trusted beside the annotators. 1 where no instance has two annotations.
+        Exponent of the stack's probabilities in ``posterior_``, which calibrates them against the
+        annotations. 1 if no instance has two annotations.
     prediction_exponent_ : float
-        Power of the probabilities of new instances, at most 1, so that they are no surer than the
-        annotations confirm.
+        Exponent of the probabilities of new instances, at most 1, which calibrates them against the
+        annotations.
     prediction_prior_ : array of shape (n_classes,)
         Mean of `predict_proba` over the annotated training instances, or over 20,000 of them. New
         instances are predicted without annotations, so it may be far from ``class_prior_``.
     prior_shrinkage_ : float or None
-        How far the classes were taken to be equally frequent (:math:`\kappa`), from 0 to 1. None
-        if ``class_prior`` gives their shares.
+        Degree to which equal class shares are assumed (:math:`\kappa`), from 0 to 1. None if
+        ``class_prior`` gives the shares.
     member_weights_ : dict of str to float
         Weights in the last round.
     member_temperatures_ : dict of str to float
         Exponents of the members' probabilities in the last round.
     parity_ : float or None
-        How much the stack tells beside one more annotator: 1 is as much. None without instances
-        that have two annotations.
+        Informedness of the stack relative to one more annotator; 1 means equal. None if no instance
+        has two annotations.
     vote_share_ : float
-        Used in the last round.
+        The value of ``vote_share`` in the last round.
     doubts_ : dict of str to str
-        What `fit` warned of, which the report lists, too.
+        Warnings of `fit` by code; the report lists them, too.
     history_ : History
         One row per round: ``nll`` of an annotation under the stack (``loss`` equals it),
-        ``parity``, ``vote_share``, the class shares of the round's posterior, which is surer than
-        ``posterior_``, and the members' weights.
+        ``parity``, ``vote_share``, the class shares of the round's posterior (which is less
+        calibrated than ``posterior_``), and the members' weights.
 
     Notes
     -----
-    A saved stack is read back with its encoder and with ``members``, so that it can be fitted
-    again. A member of another class than this library's cannot be saved once it is fitted; if only
-    its predictor is one of ours, the loaded stack predicts, and asks for ``members`` before a fit.
+    A saved stack is loaded with its encoder and with ``members``, so that it can be fitted again. A
+    fitted member of a class outside this library cannot be saved. If only its predictor is of this
+    library, the loaded stack predicts, and needs ``members`` before another fit.
 
-    From the second round on, an instance's annotations return through its neighbours. Agreement
-    of the members' leave-one-out predictions with the votes is then no longer out of fold; use
-    `manyhands.cross_predict`.
+    From the second round on, there is leakage: an instance's annotations affect its leave-one-out
+    prediction through its neighbours. Agreement of these predictions with the votes is then no
+    longer out of fold; use `manyhands.cross_predict`.
 
     Examples
     --------
@@ -275,15 +274,15 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         y : AnnotationTable (a frame is matched with its instances by id), array of shape
             (n_samples, n_annotators) with -1/NaN missing, or (n_samples,): a crowd of one
         start : fitted CrowdStackingClassifier, optional
-            Begin with its probabilities of X rather than with the vote shares. It must have the
-            same classes and features.
+            Classifier whose probabilities of X replace the vote shares as initial posterior. It
+            must have the same classes and features.
         gold : dict {instance id: class}, or array-like of shape (n_samples,), optional
-            Known labels of some instances, None (NaN, -1) where unknown, as of `DawidSkene.fit`.
-            They are certain: ``posterior_`` is 1 there, the members learn them, and annotators are
-            judged by them. They count as annotations, so an instance needs no others. Later partial
-            fits know of them only as far as the model has learned from them.
+            Known labels of some instances, None (NaN, -1) if unknown, as in `DawidSkene.fit`. They
+            are certain: their ``posterior_`` is 1, the members learn them, and annotators are
+            estimated from them. They count as annotations, so an instance needs no others. Later
+            partial fits use them only through the fitted model.
         random_gold : sequence of instance ids, or boolean array of shape (n_samples,), optional
-            Instances whose known label was drawn at random; as of `DawidSkene.fit`.
+            Instances that were drawn at random to get a known label; as in `DawidSkene.fit`.
 
         Returns
         -------
@@ -298,12 +297,11 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         Warns
         -----
         ModelChoiceWarning
-            If the votes do not say whether the classes are equally frequent: ``prior_shrinkage_``
-            is above .2, and the shares that come out of the first round without a prior differ from
-            equal ones by more than 12 % of the instances and more than chance explains (chi-square
-            test at .001). Or if one more annotator would tell more than the features. Or if hardly
-            any instance has two annotations, so that nothing tells whether to believe the
-            annotators or the features.
+            If the class shares are not identified by the votes: ``prior_shrinkage_`` is above .2,
+            and the unconstrained shares of the first round differ from equal ones by more than 12 %
+            of the instances and significantly (chi-square test at .001). If one more annotator
+            would be more informative than the features. If hardly any instance has two annotations,
+            so that the relative weight of annotators and features is not identified.
         ClassCollapseWarning
             If a class with annotations is predicted for no training instance.
         """
@@ -328,13 +326,13 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         random_gold: BoolArray | None = None,
         later: bool = False,
     ) -> None:
-        """Run rounds, from a belief in the classes or the vote shares, and set what they find."""
-        warn_of_telling_columns(X, table)
+        """Run rounds from class probabilities or the vote shares, and set the fitted attributes."""
+        warn_of_leakage(X, table)
         encoder = fit_encoder(self, X)
         rows = read_rows(self, X, encoder, reset=True)
         check_learnable(rows, table)
         set_vocabularies(self, y, table)
-        # The views hand on arrays, whatever containers the user has set_config hand out.
+        # The views must return arrays, whatever containers the user has chosen by set_config.
         with config_context(transform_output="default"):
             known: dict[str, Any] = {"gold": gold, "random_gold": random_gold}
             findings = fit_rounds(self, rows, table, belief, later=later, **known)
@@ -366,13 +364,13 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     # -- prediction -----------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
+        """Return the probability of every true class, (n_samples, n_classes); rows sum to 1."""
         check_is_fitted(self, "stack_")
         return self.stack_.predict_proba(read_rows(self, X, self.encoder_, reset=False))
 
     def predict(self, X: Any) -> AnyArray:
-        """True class, shape (n_samples,), as ``decision`` says."""
-        proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
+        """Return the class of every instance, shape (n_samples,), by the rule ``decision``."""
+        proba = self.predict_proba(X)  # First, for the error if the classifier is not fitted.
         return cast(AnyArray, self.classes_[self._decide(proba)])
 
     def _decide(self, proba: FloatArray) -> IntArray:
@@ -380,14 +378,14 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         return apply_rule(proba, self.decision, prior, grades=knows_grades(self))
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
-        """Probability of every class as the annotation, (n_samples, n_annotators, n_classes).
+        """Return the probability of every class as the annotation by every annotator.
 
         Parameters
         ----------
         X : as in `fit`
         annotators : ids, mask or slice, optional
-            Default: all. A new annotator is expected to annotate as the crowd as a whole does; a
-            warning says so.
+            Default: all. The result for a new annotator is that of the crowd as a whole; a warning
+            says so.
 
         Returns
         -------
@@ -400,7 +398,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         return np.einsum("nc,rck->nrk", proba, self._confusions(chosen)).astype(np.float32)
 
     def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
-        """Probability of every class as the annotation, for the pairs in a table.
+        """Return the probability of every class as the annotation, for the pairs in a table.
 
         Returns
         -------
@@ -422,11 +420,11 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         return np.concatenate(parts)
 
     def _confusions(self, annotators: IntArray) -> FloatArray:
-        """Confusion matrices at these positions; the pooled one for -1, a new annotator."""
+        """Return the confusion matrices at these positions; the pooled one for -1 (new)."""
         return np.concatenate([self.confusion_, self.pooled_confusion_[None]])[annotators]
 
     def annotation_log_likelihood(self, X: Any, y: Any) -> float:
-        """Mean log likelihood, in nats, of the observed annotations."""
+        """Return the mean log likelihood, in nats, of the observed annotations."""
         check_is_fitted(self, "stack_")
         table = observed_annotations(X, y, self.classes_)
         log_proba = floored_log(self._observed_proba(X, table))

@@ -1,4 +1,4 @@
-"""What the rounds of a stack compute from the annotations alone."""
+"""Estimates of a stack's rounds that use the annotations only."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ PRIOR_SCALE = 0.011
 """x0: the spread x at which kappa is 1/2."""
 
 SHIFT_STEPS, SHIFT_RATE = 60, 0.7
-"""Steps towards the wanted shares. Where posteriors are sharp, they end before they arrive
-(docs/methods/stacking.md, step 4)."""
+"""Number and rate of the steps towards the required shares. With confident posteriors, they end
+before the shares are reached (docs/methods/stacking.md, step 4)."""
 
 LEAST_ROOM = 1e-3
 """Floor of 1 minus the agreement by chance, and of the denominator of parity."""
 
 LEAST_PAIRS = 1e-12
-"""If the competence products of all pairs sum to no more, there are no pairs."""
+"""Sum of the competence products of all pairs up to which they count as none."""
 
 
 def estimate_confusions(votes: Votes, posterior: FloatArray, strength: float) -> FloatArray:
-    r"""Confusion matrices, shrunk to the crowd's.
+    r"""Return the confusion matrices, shrunk to the crowd's.
 
     With :math:`N_r[c, l]` annotator r's annotations l counted against the posterior of class c,
     :math:`G = \mathrm{rownorm}(\sum_r N_r + .1 + I)` and
@@ -50,7 +50,7 @@ def estimate_confusions(votes: Votes, posterior: FloatArray, strength: float) ->
 
 
 def asked(votes: Votes) -> Votes | None:
-    """Votes on whether the annotator answered (0) or abstained (1); None if nobody abstained.
+    """Return votes of two classes, answered (0) and abstained (1); None without abstentions.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def asked(votes: Votes) -> Votes | None:
 
 
 def estimate_abstention(votes: Votes, posterior: FloatArray, strength: float) -> FloatArray:
-    r"""Probability to answer and to abstain, by annotator and class, shrunk to the crowd's.
+    r"""Return the probabilities to answer and to abstain by annotator and class, shrunk.
 
     With :math:`A_r[c, 1]` annotator r's abstentions counted against the posterior of class c and
     :math:`A_r[c, 0]` r's answers, it is
@@ -91,17 +91,18 @@ def estimate_abstention(votes: Votes, posterior: FloatArray, strength: float) ->
 
 
 def crowd_confusion(counts: FloatArray) -> FloatArray:
-    """Confusion matrix G of the crowd; a class of which nothing is known is named rightly."""
+    """Return the confusion matrix G of the crowd; its default is a high diagonal."""
     n_classes = counts.shape[1]
     return normalise_rows(counts.sum(axis=0) + min(0.1, 1 / n_classes) + np.eye(n_classes))
 
 
 def prior_shrinkage(shares: FloatArray, n_instances: int) -> float:
-    r"""How far classes are taken to be equally frequent: :math:`\kappa = 1 / (1 + (x / x_0)^2)`.
+    r"""Return the degree to which equal class shares are assumed.
 
+    It is :math:`\kappa = 1 / (1 + (x / x_0)^2)` with
     :math:`x = C^2 \mathrm{var}(\text{shares}) / (C - 1) - 1 / n`, and at least 0. The first term is
-    1 if all votes name one class. Of n instances of equally frequent classes it is 1 / n on
-    average, which is taken off.
+    1 if all votes are of one class. For n instances of equally frequent classes its expectation is
+    1 / n, which is subtracted.
 
     Parameters
     ----------
@@ -121,9 +122,10 @@ def prior_shrinkage(shares: FloatArray, n_instances: int) -> float:
 
 
 def posterior_with_shares(joint: FloatArray, shares: FloatArray | None) -> FloatArray:
-    """Posterior softmax(joint + v), with v such that its mean comes near ``shares``; None: v = 0.
+    """Return the posterior softmax(joint + v) with a mean close to ``shares``.
 
-    Starting from 0, there are 60 steps v <- v - .7 (log mean q - log shares).
+    Starting from v = 0, there are 60 steps v <- v - .7 (log mean q - log shares). Without shares,
+    v remains 0.
 
     Parameters
     ----------
@@ -150,14 +152,15 @@ def posterior_with_shares(joint: FloatArray, shares: FloatArray | None) -> Float
 def joint_log_proba(
     votes: Votes, log_proba: FloatArray, confusion: FloatArray, classifier_weight: float
 ) -> FloatArray:
-    """L = b log p + sum over an instance's annotations of log confusion, shape (n, n_classes)."""
+    """Return b log p plus the sum of an instance's log confusion, shape (n, n_classes)."""
     return classifier_weight * log_proba + log_likelihoods(votes, floored_log(confusion))
 
 
 def parity(votes: Votes, codes: IntArray, competence: FloatArray) -> float | None:
-    r"""How much a classifier's answer tells, beside one more annotator's.
+    r"""Return the informedness of a classifier relative to that of one more annotator.
 
-    Its agreement with annotators beyond chance, divided by theirs with one another, weighted by
+    It is the classifier's agreement with annotators beyond chance, divided by that of annotators
+    with one another, weighted by
     their competence :math:`\beta`. With B the sums of competence by instance and class given, S
     their row sums and :math:`S_2` the sums of :math:`\beta^2`: annotators agree in
     :math:`A_{aa} = \sum (\sum_l B_{nl}^2 - S_{2n}) / \sum (S_n^2 - S_{2n})`, the classifier with
@@ -171,7 +174,7 @@ def parity(votes: Votes, codes: IntArray, competence: FloatArray) -> float | Non
     ----------
     votes : Votes
     codes : integer array of shape (n,)
-        The classifier's answers h.
+        The classifier's predictions h.
     competence : array of shape (n_annotators,)
 
     Returns
@@ -194,7 +197,7 @@ def parity(votes: Votes, codes: IntArray, competence: FloatArray) -> float | Non
 
 
 def competences(confusion: FloatArray, shares: FloatArray) -> FloatArray:
-    r"""Each annotator's accuracy beyond chance, from 0 to 1.
+    r"""Return each annotator's accuracy beyond chance, from 0 to 1.
 
     :math:`\beta_r = \max(\sum_c \bar q_c \pi_r[c, c] - 1/C, 0) / (1 - 1/C)`.
 
@@ -232,6 +235,6 @@ def _sums_by_class(votes: Votes, values: FloatArray, power: int = 1) -> FloatArr
 
 
 def class_shares_of_votes(votes: Votes) -> FloatArray:
-    """Shares of the classes in the annotations, shape (n_classes,)."""
+    """Return the shares of the classes in the annotations, shape (n_classes,)."""
     counts = np.bincount(votes.response, weights=votes.weight, minlength=votes.n_classes)
     return cast(FloatArray, counts / counts.sum())

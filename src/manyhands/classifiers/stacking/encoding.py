@@ -31,10 +31,10 @@ from manyhands.records import record
 from manyhands.typing import AnyArray, BoolArray, FloatArray
 
 FEWEST_ROWS = 5
-"""A value of fewer rows shares a column with the other rare ones."""
+"""Least number of rows of a value with a column of its own; rarer values share one."""
 
 MOST_VALUES = 50
-"""Values of a column that get a column each: the most frequent ones."""
+"""Largest number of values with a column of their own: the most frequent ones."""
 
 FEW_VALUES, LONG = 20, 30
 """A column of mostly distinct values is free text (or ids) if it has more values than this, or if
@@ -44,7 +44,7 @@ they have more characters than this on average."""
 @record("Numbers")
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers: standardised, gaps filled with the median and marked in a column."""
+    """Encoder of a column of numbers: standardised, with the median and a mark for gaps."""
 
     name: str
     mean: float
@@ -72,10 +72,10 @@ class Numbers:
 @record("Values")
 @dataclass(frozen=True)
 class Values:
-    """A column of texts or categories: a column of 0 and 1 for every frequent value.
+    """Encoder of a column of texts or categories: 0 and 1 for every frequent value.
 
-    If some were rare or missing, these have a column each, too. A value that `fit` did not see
-    counts as a rare one.
+    Rare values and missing ones have a column each, too, if there were any. A value that was not
+    present in `fit` counts as a rare one.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Values:
 @record("Encoded")
 @dataclass(frozen=True)
 class Encoded:
-    """A column of free text, or of paths of images; a gap is an empty text."""
+    """Encoder of a column of free texts, or of paths of images; a gap is an empty text."""
 
     name: str
     encoder: FittedEncoder
@@ -132,7 +132,7 @@ Column: TypeAlias = Numbers | Values | Encoded
 @record("FrameEncoder")
 @dataclass(frozen=True, eq=False)
 class FrameEncoder:
-    """Encodes the columns of a frame, by name.
+    """Encode the columns of a frame, by name.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class FrameEncoder:
 
     @classmethod
     def of(cls, X: Any, estimator: str, random_state: Any = None) -> Self | None:
-        """Fit to a frame without a column of ids; None if X is none, or needs no encoding.
+        """Fit to a frame without a column of ids; return None if X is no frame, or all numbers.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class FrameEncoder:
         return None if plain else cls(columns)
 
     def encode(self, X: Any) -> Any:
-        """Encode a frame that has the columns: (n, n_encoded), float32, sparse with texts."""
+        """Encode a frame as (n, n_encoded), float32; the result is sparse if there are texts."""
         frame = as_frame(X)
         if frame is None:
             raise AnnotationError(
@@ -187,14 +187,14 @@ AnyEncoder: TypeAlias = FrameEncoder | FittedEncoder
 
 
 def new_encoder(kind: str, random_state: Any = None) -> FittedEncoder:
-    """The encoder of texts or of images that is taken where none is given."""
+    """Return the default encoder of texts or of images."""
     return TextEncoder() if kind == "texts" else ImageEncoder(random_state=random_state)
 
 
 def fit_encoder(estimator: Any, X: Any) -> AnyEncoder | None:
     """Fit an encoder of texts, images, or a frame, to X.
 
-    None if X needs none, or the estimator does not have ``members="auto"``.
+    Return None if X needs none, or the estimator does not have ``members="auto"``.
     """
     refuse_no_rows(X)
     if not isinstance(estimator.members, str):
@@ -236,7 +236,7 @@ def read_rows(estimator: Any, X: Any, encoder: AnyEncoder | None, *, reset: bool
 
 
 def _holds_numbers(column: Any) -> bool:
-    """Whether a column holds numbers or booleans, which may be written as texts, or only gaps."""
+    """Return whether a column holds only numbers (also as texts), booleans and gaps."""
     if isinstance(column.dtype, nw.Categorical | nw.Enum):
         return False
     values = column.to_numpy()
@@ -262,9 +262,9 @@ def _is_real(column: Any, value: Any) -> bool:
 
 
 def _kind(column: Any) -> Literal["numbers", "values", "raw", "ids"]:
-    """Tell numbers, few values, free texts or images, and ids.
+    """Return the kind of a column: numbers, few values, free texts or images ("raw"), or ids.
 
-    Of texts and ids most values differ. Ids, other than texts, are single words of ASCII.
+    Most values of texts and of ids are distinct. Ids are single words of ASCII, unlike texts.
     """
     if _holds_numbers(column):
         return "numbers"
@@ -298,7 +298,7 @@ def _present(values: AnyArray) -> list[Any]:
 
 
 def _numbers(name: str, column: Any) -> FloatArray:
-    """Values of a column as numbers; gaps are NaN."""
+    """Return the values of a column as numbers; gaps are NaN."""
     values = column.to_numpy()
     gaps: BoolArray = missing_mask(values)
     numbers = np.full(len(values), np.nan)
@@ -314,7 +314,7 @@ def _numbers(name: str, column: Any) -> FloatArray:
 
 
 def _texts(column: Any) -> list[str | None]:
-    """Values of a column as texts; None for gaps."""
+    """Return the values of a column as texts; None for gaps."""
     values = column.to_numpy()
     return [
         None if gap else _as_text(value)
@@ -323,7 +323,7 @@ def _texts(column: Any) -> list[str | None]:
 
 
 def _as_text(value: Any) -> str:
-    """A whole number reads the same whether or not its column has gaps, which make it a float."""
+    """Return a value as text; whole numbers look the same in columns of floats with gaps."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -331,7 +331,7 @@ def _as_text(value: Any) -> str:
 
 
 def refuse_no_rows(X: Any) -> None:
-    """Refuse what is no collection of rows: one text, an iterator, None, an empty list."""
+    """Raise an error unless X is a collection of rows, in contrast to a text or an iterator."""
     if isinstance(X, str | bytes):
         raise AnnotationError(f"X is one text ({X[:40]!r}); give a list of texts: [X]")
     # Datasets and DataLoaders of torch have one or the other, too.
@@ -345,7 +345,7 @@ def refuse_no_rows(X: Any) -> None:
 
 
 def refuse_numbers_as_texts(X: Any) -> None:
-    """Refuse a list or column of texts that are numbers, or of bytes, where features are read."""
+    """Raise an error for a list or column of bytes, or of texts that are numbers."""
     values: Any = listed(X) if as_frame(X) is None else None
     is_flat = isinstance(values, list | tuple) or getattr(values, "ndim", 0) == 1
     first = values[0] if is_flat and len(values) else None
@@ -360,7 +360,7 @@ def refuse_numbers_as_texts(X: Any) -> None:
 
 
 def refuse_raw(estimator: Any, X: Any) -> None:
-    """Refuse texts, images and columns of texts, which only ``members="auto"`` would encode."""
+    """Raise an error for texts, images and columns of texts, which need ``members="auto"``."""
     frame = as_frame(as_fitted(estimator, X, reset=True))
     if frame is None:
         if (kind := raw_kind(X)) is not None and len(getattr(X, "shape", ())) < 3:

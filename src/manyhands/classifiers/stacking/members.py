@@ -59,13 +59,13 @@ from manyhands.training.seeding import draw_seed
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 LEAST_WEIGHT = 0.01
-"""A classifier is not fitted to classes of an instance that are less probable."""
+"""Least probability of a class of an instance to be a training row of a classifier."""
 
 LEAST_LOG_PROBA = float(np.log(1e-6))
-"""No classifier rules out a class."""
+"""Floor of a classifier's log probabilities, so that no class is impossible."""
 
 IMPOSSIBLE = -1e9
-"""Stands for -inf in averages: folds that rule out different classes would leave none."""
+"""Replacement of -inf in averages; otherwise folds could exclude all classes together."""
 
 
 record("Normalizer", "n_features_in_")(Normalizer)
@@ -75,7 +75,7 @@ record(
 
 
 class Option(NamedTuple):
-    """One way to fit a member: what it says of each training row, and a predictor of new rows.
+    """One fitted variant of a member: predictions of training rows, and a predictor of new rows.
 
     The log probabilities, shape (n, n_classes), are an array, or an object that computes those of
     the rows that it is indexed with.
@@ -88,7 +88,7 @@ class Option(NamedTuple):
 @record("AverageOfFolds")
 @dataclass(frozen=True, eq=False)
 class AverageOfFolds:
-    """Predicts new rows by the mean log probability of the models of all folds.
+    """Predict new rows by the mean log probability of the models of all folds.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class AverageOfFolds:
     models: Sequence[Any]
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Log class probabilities, shape (n, n_classes)."""
+        """Return the log class probabilities, shape (n, n_classes)."""
         total = sum(np.maximum(model.predict_log_proba(X), IMPOSSIBLE) for model in self.models)
         return cast(FloatArray, log_softmax(total / len(self.models), axis=1))
 
@@ -136,7 +136,7 @@ class Folded:
         fitted = []
         folds = zip(self.models[place], self.parts, self.inside, self.outside, strict=True)
         for model, part, inside, outside in folds:
-            # A copy, as the next round fits the model again, from these weights or afresh.
+            # A copy, because the next round fits the model again.
             model.fit(part, T[inside])
             fitted.append(copy.copy(model))
             found = model.predict_log_proba(take_rows(self.X, outside))
@@ -169,7 +169,7 @@ class LeftOneOut:
 
 
 def _as_array(Z: Any) -> Any:
-    """What a view shows; a frame, which ``set_output`` may ask for, as an array."""
+    """Return the output of a view as an array, also if ``set_output`` makes it a frame."""
     return Z.to_numpy() if hasattr(Z, "columns") else Z
 
 
@@ -208,7 +208,7 @@ class SoftClassifier(BaseEstimator):
         return self
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Log class probabilities, shape (n, n_classes); a class without targets has log 1e-6."""
+        """Return the log class probabilities, (n, n_classes); without targets, log 1e-6."""
         log_proba = np.full((X.shape[0], self.n_classes_), LEAST_LOG_PROBA)
         proba = np.maximum(self.classifier_.predict_proba(X), np.exp(LEAST_LOG_PROBA))
         log_proba[:, self.classifier_.classes_] = np.log(proba)
@@ -231,20 +231,20 @@ class SoftRegressor(BaseEstimator):
         try:
             self.regressor_ = clone(self.regressor).fit(X, T - 1.0 / T.shape[1])
         except ValueError as error:
-            # Some regressors around another one do not tell beforehand.
+            # For some regressors that wrap another one, this cannot be known before the fit.
             if "1d array" not in str(error):
                 raise
             raise AnnotationError(f"a member is a {_one_output(_last(self.regressor))}") from error
         return self
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Log of the values, floored at .01, shape (n, n_classes)."""
+        """Return the log of the values, floored at .01, shape (n, n_classes)."""
         values = np.asarray(self.regressor_.predict(X), dtype=np.float64)
         return log_of_values(values.reshape(len(values), -1))
 
 
 def as_member(name: str, estimator: Any) -> Any:
-    """Make a member of an estimator: one with a member's methods, of scikit-learn, or a network.
+    """Convert an estimator to a member: an object with its methods, of scikit-learn, or a network.
 
     Raises
     ------
@@ -284,12 +284,12 @@ def as_member(name: str, estimator: Any) -> Any:
 
 
 def _last(estimator: Any) -> Any:
-    """Last step of a pipeline, or the estimator itself."""
+    """Return the last step of a pipeline, or the estimator itself."""
     return estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
 
 
 def _takes_several_outputs(regressor: Any) -> bool:
-    """Whether a regressor, or the one that it fits (as a grid search does), has several outputs."""
+    """Return whether a regressor, or the one that it wraps, takes several outputs."""
     last = _last(regressor)
     inner = getattr(last, "estimator", None)
     return bool(get_tags(last).target_tags.multi_output) or (
@@ -309,8 +309,8 @@ def _one_output(regressor: Any) -> str:
 def compacted(view: Any, predictors: list[Any]) -> tuple[Any, list[Any]]:
     """Replace linear functions of a kernel's features by equal ones of the kernel itself.
 
-    A ridge on the features K W, K the kernel and W the whitening matrix, with coefficients B equals
-    one on K with coefficients W B: that is kept, and W dropped.
+    A ridge regression on the features K W, with the kernel K, the whitening matrix W and the
+    coefficients B, equals one on K with the coefficients W B. That one is kept, and W is dropped.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ class Member:
     view : transformer or None
         Fitted once to the features, without labels; None: the features as they are.
     streamed : bool
-        Whether to compute what the view shows anew whenever it is read, rather than to keep it.
+        Whether to compute the output of the view at every use instead of keeping it in memory.
     """
 
     name: str
@@ -354,11 +354,11 @@ class Member:
     streamed: bool = False
 
     def see(self, X: Any) -> Any:
-        """Features as the member sees them."""
+        """Return the features after the member's view."""
         return X if self.view is None else _as_array(self.view.transform(X))
 
     def fitted_on(self, X: Any, folds: IntArray) -> Folded | LeftOneOut:
-        """Fit the view to rows X, and prepare for fits to what it shows."""
+        """Fit the view to rows X, and prepare for fits to its output."""
         with naming(self.name):
             if self.streamed:
                 Z: Any = Streamed(X, self.view.fit(X))
@@ -373,25 +373,26 @@ class Member:
 
 
 FEWEST_EPOCHS, FEWEST_STEPS = 10, 200
-"""Least length of the first training."""
+"""Least numbers of epochs and of gradient steps of the first training."""
 
 LATER = 4
-"""A training that goes on from the last round's weights has so many times fewer epochs."""
+"""Factor by which a training from the last round's weights has fewer epochs."""
 
 PENALTY = 1.0
 """Lambda of the ridge on the embedding; fixed and large, because the embedding was trained on these
 rows' targets."""
 
 LEAST_TARGET = 1e-4
-"""A class of an instance that is less probable is left out of the targets."""
+"""Least probability of a class of an instance to be in the targets."""
 
 
 @record("SoftNetwork", "network_", "view_", "ridge_")
 class SoftNetwork(BaseEstimator):
     """A network as a member of a stack.
 
-    The first `fit` trains it from random weights, later ones go on from there for a quarter of the
-    epochs: the targets change little from round to round, and a training is dear.
+    The first `fit` trains it from random weights. Later ones continue from its weights for a
+    quarter of the epochs, because the targets change little from round to round and training is
+    expensive.
 
     Parameters
     ----------
@@ -401,7 +402,7 @@ class SoftNetwork(BaseEstimator):
         Also fit kernel ridge regression to the embedding, and average its log probabilities with
         the network's.
     max_epochs : int or None, default=None
-        Epochs of the first `fit`. None: 10, or as many as make 200 steps, if those are more.
+        Epochs of the first `fit`. None: 10, or more if needed for 200 gradient steps.
     random_state : int, RandomState or None
 
     Attributes
@@ -455,7 +456,7 @@ class SoftNetwork(BaseEstimator):
         self.ridge_ = RidgeValues(SoftRidge([PENALTY]).fit(shown, T).coef_)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Log class probabilities, shape (n, n_classes)."""
+        """Return the log class probabilities, shape (n, n_classes)."""
         log_proba = floored_log(self.network_.predict_proba(X))
         if self.ridge:
             shown = self.view_.transform(self.network_.transform(X))
@@ -464,9 +465,9 @@ class SoftNetwork(BaseEstimator):
 
 
 def targets_as_table(T: FloatArray) -> AnnotationTable:
-    """Soft targets (n, n_classes) as annotations whose vote shares they are.
+    """Return annotations with the soft targets (n, n_classes) as vote shares.
 
-    There is an annotator for every class, who always answers it, with the target as weight.
+    There is one annotator per class, who always gives that class, with the target as weight.
     """
     instance, code = np.nonzero(T >= LEAST_TARGET)
     return AnnotationTable.from_arrays(
@@ -481,7 +482,7 @@ def targets_as_table(T: FloatArray) -> AnnotationTable:
 
 
 def is_backbone(estimator: Any) -> bool:
-    """Whether an object names or is a network: a str, a dict, or an nn.Module."""
+    """Return whether an object is a backbone: a name, a dict, or an nn.Module."""
     torch = sys.modules.get("torch")
     return isinstance(estimator, str | Mapping) or (
         torch is not None and isinstance(estimator, torch.nn.Module)
@@ -492,16 +493,16 @@ def is_backbone(estimator: Any) -> bool:
 
 
 MANY_FEATURES = 2000
-"""Dense features beyond which the quantile and Gaussian members would cost too much."""
+"""Number of dense features above which the quantile and Gaussian members are too expensive."""
 
 MANY_ROWS = 50_000
-"""Rows beyond which the Laplacian kernel would cost too much: it cannot use matrix products."""
+"""Number of rows above which the Laplacian kernel, without matrix products, is too expensive."""
 
 STREAMED_ROWS, STREAMED_LANDMARKS = 200_000, 400
-"""Rows beyond which no member keeps what its view shows, and the most landmarks of its kernel."""
+"""Number of rows above which no member keeps the output of its view, and its most landmarks."""
 
 MIXTURE_FEATURES = 20
-"""Principal components that the mixture sees, at most."""
+"""Largest number of principal components for the mixture."""
 
 LANDMARK_CELLS, FEW_LANDMARKS = 90_000_000, 100
 """A kernel has at most 90e6 / n landmarks (fewer than 1,200 above 75,000 rows), and at least
@@ -509,7 +510,7 @@ LANDMARK_CELLS, FEW_LANDMARKS = 90_000_000, 100
 
 
 def automatic_members(X: Any, n_landmarks: int, random_state: int) -> list[Member]:
-    """Members for dense or sparse features X of shape (n, d), or images."""
+    """Return the members for dense or sparse features X of shape (n, d), or images."""
     if hasattr(X, "tocsr"):
         return [Member("logistic", SoftLogistic())]
     if X.ndim > 2:
@@ -529,8 +530,8 @@ def automatic_members(X: Any, n_landmarks: int, random_state: int) -> list[Membe
     ]
     if d > MANY_FEATURES:
         return members
-    # The seed only draws the 10,000 rows that give the quantiles of more; as it is fixed, both
-    # kernels see the same scores.
+    # The seed only draws the 10,000 rows from which quantiles are computed; because it is fixed,
+    # both kernels get the same scores.
     members.append(
         Member("rbf normal scores", SoftRidge(), kernel("rbf", NormalScores(random_state=0)))
     )
@@ -546,7 +547,7 @@ def automatic_members(X: Any, n_landmarks: int, random_state: int) -> list[Membe
 
 
 def _streamed_members(n_landmarks: int, random_state: int) -> list[Member]:
-    """Members that read the features batch by batch, and keep nothing of them."""
+    """Return the members that read the features batch by batch, without keeping them."""
 
     def ridge(name: str, *steps: Any) -> Member:
         return Member(name, SoftRidge(), make_pipeline(*steps), streamed=True)
@@ -561,12 +562,12 @@ def _streamed_members(n_landmarks: int, random_state: int) -> list[Member]:
     ]
 
 
-# -- what members say, checked --------------------------------------------------------------------
+# -- checks of the members' predictions ------------------------------------------------------------
 
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Add to whatever is raised inside the name of the member that raised it."""
+    """Add the name of the member to exceptions of the block."""
     try:
         yield
     except Exception as error:
@@ -575,9 +576,9 @@ def naming(name: str) -> Iterator[None]:
 
 
 def check_log_proba(name: str, log_proba: Any, shape: tuple[int, int]) -> FloatArray:
-    """Refuse log probabilities that no stack can use.
+    """Raise an error for log probabilities that a stack cannot use.
 
-    A class may be ruled out (log 0), but not all of them.
+    Single classes may have -inf, but not all of a row.
 
     Parameters
     ----------
@@ -639,7 +640,7 @@ class CheckedLogProba:
         self.name, self.log_proba, self.shape = name, log_proba, shape
 
     def __getitem__(self, rows: Any) -> FloatArray:
-        """Log probabilities of rows (a slice or integers)."""
+        """Return the log probabilities of rows (a slice or integers)."""
         found = self.log_proba[rows]
         if isinstance(self.log_proba, np.ndarray):
             return cast(FloatArray, found)
@@ -651,7 +652,7 @@ class CheckedLogProba:
 
 
 def check_members(members: Any) -> None:
-    """Refuse members that are no tuples, share a name, or cannot learn soft targets."""
+    """Raise an error for members that are no tuples, share a name, or cannot learn soft targets."""
     names = []
     for entry in members:
         if not isinstance(entry, tuple | list) or len(entry) not in (2, 3):
@@ -688,14 +689,14 @@ def _check_view(name: str, view: Any) -> None:
 
 
 def _parameters(estimator: Any) -> dict[str, Any]:
-    """All parameters within an estimator, such as those of a pipeline's steps."""
+    """Return all parameters within an estimator, such as those of a pipeline's steps."""
     if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
         return {}
     return dict(estimator.get_params())
 
 
 def _refuse_class_weights(name: str, estimator: Any) -> None:
-    """Refuse weights by class: members are given codes, which the weights would not match."""
+    """Raise an error for weights by class, which would not match the codes that members get."""
     for parameter, value in _parameters(estimator).items():
         if parameter.rpartition("__")[2] == "class_weight" and isinstance(value, dict | list):
             raise AnnotationError(
@@ -706,7 +707,7 @@ def _refuse_class_weights(name: str, estimator: Any) -> None:
 
 
 def _refuse_columns_by_name(name: str, estimator: Any) -> None:
-    """Refuse a ColumnTransformer that picks columns by name, as members get arrays."""
+    """Raise an error for a ColumnTransformer with column names, because members get arrays."""
     for part in (estimator, *_parameters(estimator).values()):
         for columns in _choices_of_columns(part):
             texts = [columns] if isinstance(columns, str) else columns
@@ -720,7 +721,7 @@ def _refuse_columns_by_name(name: str, estimator: Any) -> None:
 
 
 def _choices_of_columns(part: Any) -> Iterator[Any]:
-    """Columns that a ColumnTransformer picks: places, names, a slice, a mask or a function."""
+    """Yield the column selections of a ColumnTransformer: positions, names, masks or functions."""
     for *_, columns in part.transformers if isinstance(part, ColumnTransformer) else ():
         if isinstance(columns, slice):
             yield [columns.start, columns.stop]
@@ -730,7 +731,7 @@ def _choices_of_columns(part: Any) -> Iterator[Any]:
 
 @record("Unsaved")
 class Unsaved(BaseEstimator):
-    """Stands for a member that `save` could not describe: its stack predicts, but cannot be fitted.
+    """Placeholder of a member that could not be saved: its stack predicts, but cannot be fitted.
 
     Parameters
     ----------
@@ -743,7 +744,7 @@ class Unsaved(BaseEstimator):
 
 
 def refuse_unsaved(name: str, estimator: Any) -> None:
-    """Refuse to fit a member that a saved model could not describe."""
+    """Raise an error before the fit of a member that could not be saved."""
     if isinstance(estimator, Unsaved):
         raise AnnotationError(
             f"member {name!r} was a {estimator.kind}, which save() could not describe, so that "

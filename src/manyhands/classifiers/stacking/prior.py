@@ -1,4 +1,4 @@
-"""Known class shares, and doubts about those that were assumed."""
+"""Known class shares, and warnings about assumed ones."""
 
 from __future__ import annotations
 
@@ -15,23 +15,21 @@ from manyhands.training.progress import History
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 LITTLE_PARITY = 0.7
-"""Below this parity, one more annotator tells more than the features do."""
+"""Parity below which one more annotator is said to be more informative than the features."""
 
 LITTLE_SHRINKAGE = 0.2
-"""Below this kappa, the class shares are much as they turn out."""
+"""Kappa below which the assumption of equal class shares has little effect."""
 
 FAR_FROM_UNIFORM = 0.12
-"""Total variation from equal shares, of those that turn out in the first round without a prior,
-above which a prior near equal shares is doubted. Later rounds start from posteriors that the prior
-has already moved."""
+"""Total variation of the first round's unconstrained shares from equal ones, above which a prior
+close to equal shares is doubted. In later rounds the prior has already changed the posterior."""
 
 CHANCE = 1e-3
-"""Level of the chi-square test: no warning if equally frequent classes would differ as much with
-greater probability."""
+"""Significance level of the chi-square test of equally frequent classes."""
 
 
 def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
-    """Class shares over the classes seen, or the name of a rule.
+    """Return the class shares over the classes seen, or the name of a rule.
 
     Parameters
     ----------
@@ -90,8 +88,8 @@ def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
 
 
 ENOUGH_SECONDS = 0.08
-"""Share of the annotated instances with several annotators above which these tell how much the
-features are worth, though most instances have one annotation."""
+"""Share of the annotated instances with several annotators from which the features can be compared
+with annotators, even if most instances have one annotation."""
 
 
 def doubts_of(
@@ -104,23 +102,24 @@ def doubts_of(
     parity: float | None,
     n_annotators: IntArray,
 ) -> dict[WarningCode, str]:
-    """Say what a fit leaves in doubt, as ``doubts_``.
+    """Return the doubts about a fit, as in ``doubts_``, and warn of each.
 
-    These are class shares that votes leave open, weak features, and instances with one annotation.
+    They are about class shares that votes do not identify, weak features, and instances with one
+    annotation.
 
     Parameters
     ----------
     model : CrowdStackingClassifier
-        Whose parameters hold.
+        Gives the parameters.
     table : AnnotationTable
     history : History
         Of the rounds.
     free_shares : array of shape (number of classes seen,)
-        Class shares as they would turn out in the first round without a prior.
+        Class shares of the first round without a prior.
     shrinkage, parity : float or None
         The fitted ``prior_shrinkage_`` and ``parity_``.
     n_annotators : integer array of shape (m,)
-        How many annotators each instance has that has annotations or a known label.
+        Number of annotators of each instance with annotations or a known label.
 
     Returns
     -------
@@ -138,7 +137,7 @@ def doubts_of(
     by_chance = float(chi2.isf(CHANCE, n_classes - 1))
     matters = (
         isinstance(model.class_prior, str)
-        and model.class_prior == "auto"  # Whoever chose another prior knows.
+        and model.class_prior == "auto"  # Another prior is the user's own choice.
         and shrinkage is not None
         and shrinkage > LITTLE_SHRINKAGE
         and np.abs(apart).sum() / 2 > FAR_FROM_UNIFORM

@@ -1,25 +1,26 @@
-r"""Posterior of the training instances after the rounds, each witness counted once.
+r"""Calibrated posterior of the training instances after the rounds.
 
-In the rounds, the stack counts twice beside the annotators. That makes better targets, and a bad
-posterior: confusion matrices that are counted against it drift towards the classifier, and the
-classifier's probabilities are too sure, as their temperature was fitted given such matrices. So
-the probabilities :math:`p` of a round are kept, and everything else is estimated again.
+In the rounds, the stack has twice the weight of an annotator. That makes better targets, but a
+miscalibrated posterior: confusion matrices that are counted against it become biased towards the
+classifier, and the classifier's probabilities are overconfident, because their temperature was
+fitted given such matrices. So the probabilities :math:`p` of a round are kept, and everything else
+is estimated again.
 
-With d annotators of an instance, whose mistakes correlate by :math:`\delta`
-(`manyhands.inference.dependence`), and the classifier as one more witness,
+With d annotators of an instance, mistakes with correlation :math:`\delta`
+(`manyhands.inference.dependence`), and the classifier as one more annotator,
 
 .. math:: q_i \propto \bigl(p_i^{(\beta)} \prod_k \pi_k\bigr)^{1 / (1 + d_i \delta)}, \qquad
     p^{(\beta)} = \bar p^{\,1 - \beta} p^\beta.
 
-- :math:`\pi_k` is the confusion matrix of the annotator of annotation k, without what k's own
-  instance has added to it.
+- :math:`\pi_k` is the confusion matrix of the annotator of annotation k, estimated without k's own
+  instance.
 - Only the distance of :math:`p` from its mean :math:`\bar p` is tempered: the exponent
   :math:`\beta` would otherwise flatten the class shares, too.
-- :math:`\beta` is chosen by what the classifier and the *other* annotators of an instance say of an
-  annotation.
+- :math:`\beta` maximises the likelihood of an annotation given the classifier and the *other*
+  annotators of its instance.
 
-The two depend on each other, so they take turns. The recipe is the library's own
-(docs/methods/stacking.md); nothing in it sees a gold label.
+The posterior and the confusion matrices depend on each other, so they are updated alternately. The
+method is the library's own (docs/methods/stacking.md); no step of it uses gold labels.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ from manyhands.inference.votes import Votes, by_instance, weight_of_pairs
 from manyhands.typing import FloatArray, IntArray
 
 MOST_TURNS, STILL = 40, 1e-3
-"""The greatest number of turns; they end when no probability moves by more than `STILL`."""
+"""Largest number of alternations; they end when no probability changes by more than `STILL`."""
 
 MOST_JUDGES, LEAST_JUDGES = 20_000, 30
-"""Annotations that decide on exponents: a random sample of the greater number, and none below the
-smaller one."""
+"""Largest and least numbers of annotations that choose the exponents: of more, a random sample is
+taken; with fewer, no exponent is chosen."""
 
 LOG_EXPONENT = (-4.0, 0.7)
 """Range of the logarithm of the exponent of the classifier's probabilities."""
 
 PARITY_RANGE = (0.5, 1.0)
-"""The exponent is multiplied by parity within this range: a classifier that predicts annotations
-worse than another annotator does says less of the class, too."""
+"""Range to which parity is clipped before the exponent is multiplied by it: a classifier that
+predicts annotations worse than another annotator is less informative about the class, too."""
 
 Annotating = Callable[[FloatArray], "FloatArray | float"]
-"""What abstaining and answering say of the class, given a posterior: log likelihoods (n, C)."""
+"""Function from a posterior to the log likelihoods (n, C) of abstaining and answering."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class StackReadOut:
     new_exponent : float
         Of the probabilities of new instances, at most 1.
     unclamped : array of shape (n, n_classes)
-        As the posterior, where known labels are not heeded.
+        The posterior without known labels.
     """
 
     posterior: FloatArray
@@ -80,14 +81,14 @@ class StackReadOut:
 
 @dataclass(frozen=True)
 class Judges:
-    """The annotations that decide on exponents: of instances whose label is not known.
+    """The annotations that choose the exponents: those of instances without a known label.
 
     Attributes
     ----------
     chosen : integer array of shape (m,)
         Their positions in the votes.
     n_among_others : int
-        How many of them, the first ones, have another annotator's beside them.
+        Number of them with another annotator's annotation of the same instance; they come first.
     """
 
     chosen: IntArray
@@ -95,7 +96,7 @@ class Judges:
 
     @classmethod
     def drawn(cls, votes: Votes, rng: np.random.Generator) -> Judges:
-        """Draw them among the annotations, those with others first."""
+        """Draw them from the annotations, those of instances with several annotators first."""
         others = annotators_of(votes)[votes.instance] > 1
         usable = np.ones(votes.n_annotations, dtype=bool)
         if votes.gold is not None:
@@ -119,27 +120,28 @@ def read_out(
     settle: Callable[[FloatArray], FloatArray],
     annotating: Annotating,
 ) -> StackReadOut:
-    """Read the posterior out.
+    """Estimate the calibrated posterior.
 
     Parameters
     ----------
     votes : Votes
         Without abstentions; every instance has annotations or gold.
     log_proba : array of shape (n, n_classes)
-        What the classifier says of each instance without its own annotations.
+        The classifier's out-of-fold log probabilities, without the instance's own annotations.
     start : array of shape (n, n_classes)
-        Posterior to count confusion matrices against at first.
+        Posterior for the first confusion matrices.
     judges : Judges
     rho : float
         Correlation of the annotators' mistakes.
     strength : float
-        Annotations that each row of a confusion matrix borrows from the crowd's.
+        Number of pseudo-annotations, distributed like the crowd's, in each row of a confusion
+        matrix.
     parity : float or None
-        How much the classifier tells beside one more annotator, if it is known.
+        Informedness of the classifier relative to one more annotator, if it is known.
     settle : function from joint log probabilities (n, n_classes) to a posterior
-        Heeds known labels and known class shares.
+        Applies known labels and known class shares.
     annotating : function from a posterior to log likelihoods
-        What abstaining and answering say of the class.
+        Returns the evidence of abstaining and answering.
 
     Returns
     -------
@@ -150,7 +152,7 @@ def read_out(
     # share < 1 where an annotator answered repeatedly: those answers share one vote.
     share = exponents(votes, 0.0)[:, None]
     power = exponents(votes, rho, others=1)[:, None] / share
-    # A judged annotation is itself no witness of its instance.
+    # A predicted annotation must not be evidence of its own instance.
     without_one = exponents(votes, rho)[:, None] / share
     worth = 1.0 if parity is None else float(np.clip(parity, *PARITY_RANGE))
     posterior, exponent = start, 1.0
@@ -174,7 +176,7 @@ def read_out(
 
 
 def own_removed(votes: Votes, posterior: FloatArray, strength: float) -> FloatArray:
-    r"""Log probability of every annotation given each class, without its own instance's part.
+    r"""Return the log probability of every annotation given each class, leaving its instance out.
 
     With counts :math:`N_r[c, l]` against the posterior and pseudo-counts :math:`P = s G`
     (`crowd.estimate_confusions`), for annotation k of class a by r of instance i
@@ -204,7 +206,7 @@ def own_removed(votes: Votes, posterior: FloatArray, strength: float) -> FloatAr
 
 @dataclass(frozen=True)
 class _Left:
-    """What is left of the evidence of a judged annotation's instance without that annotator."""
+    """The evidence of an instance without the annotator whose annotation is predicted."""
 
     others: FloatArray
     own: FloatArray
@@ -235,7 +237,7 @@ class _Left:
 
 
 def _exponent(left: _Left, mean: FloatArray, away: FloatArray, power: FloatArray) -> float:
-    """Exponent under which the classifier and the other annotators foretell annotations best."""
+    """Return the exponent that best predicts annotations from classifier and other annotators."""
     told, power = away[left.instance], power[left.instance]
 
     def loss(log_exponent: float) -> float:
@@ -248,7 +250,7 @@ def _exponent(left: _Left, mean: FloatArray, away: FloatArray, power: FloatArray
 
 
 def _exponent_of_new(told: FloatArray, evidence: FloatArray, weight: FloatArray) -> float:
-    """Exponent, at most 1, under which the classifier alone foretells annotations best."""
+    """Return the exponent, at most 1, that best predicts annotations from the classifier alone."""
     if len(told) < LEAST_JUDGES:
         return 1.0
     likelihood = np.exp(evidence)
@@ -262,7 +264,7 @@ def _exponent_of_new(told: FloatArray, evidence: FloatArray, weight: FloatArray)
 
 
 def annotators_of(votes: Votes) -> IntArray:
-    """Number of annotators of each instance, shape (n,)."""
+    """Return the number of annotators of each instance, shape (n,)."""
     if not len(votes.uneven):
         return np.diff(votes.start)
     pair = votes.instance * np.int64(votes.n_annotators) + votes.annotator

@@ -1,4 +1,4 @@
-"""The fit of a stack: its members, its rounds, and what they find."""
+"""The fit of a stack: its members, its rounds, and the fitted attributes."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ from manyhands.training.seeding import draw_seed, set_random_states
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 ROWS_FOR_CALIBRATION = 20_000
-"""Random instances whose annotations decide temperatures and weights."""
+"""Number of random instances with the annotations that choose temperatures and weights."""
 
 COMBINED_AT_ONCE = 8192
-"""Instances whose members are combined at once."""
+"""Number of instances for which members are combined at once."""
 
 VOTE_SHARE = 0.5
-"""Weight of the vote shares in the targets, where annotators know more than the features tell."""
+"""Weight of the vote shares in the targets if annotators are more informative than features."""
 
 
 DOUBT = 1e-3
@@ -84,18 +84,18 @@ class Settings(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """What a round found.
+    """The result of a round.
 
     Attributes
     ----------
     members : list of TemperedMember
     log_proba : array of shape (n, n_classes)
-        What the stack says of each instance without its own targets.
+        Out-of-fold log probabilities of the stack, without the instance's own targets.
     confusion : array of shape (n_annotators, n_classes, n_classes)
         Confusion matrices of the round.
     posterior : array of shape (n, n_classes)
     log_likelihood : float
-        Of an annotation, under the stack's predictions without the instance's own targets; mean.
+        Mean of an annotation, under the stack's out-of-fold predictions.
     shares, free_shares : arrays of shape (n_classes,)
         Class shares of the posterior, and those that it would have had without a class prior.
     parity : float or None
@@ -115,12 +115,12 @@ class Round:
 
 
 class Rounds:
-    """Runs rounds, each from the posterior of the one before.
+    """Run rounds, each from the posterior of the previous one.
 
     Parameters
     ----------
     votes : Votes
-        Of instances that all have annotations or gold. Abstentions, if any, are evidence of the
+        Votes on instances that all have annotations or gold. Any abstentions are evidence of the
         class.
     members : sequence of Folded or LeftOneOut
         Prepared on the instances.
@@ -134,12 +134,12 @@ class Rounds:
     ----------
     posterior : array of shape (n, n_classes)
     shrinkage : float or None
-        See `prior_shrinkage`; 1 for equally frequent classes, 0 for shares as they turn out, None
-        for given shares.
+        See `prior_shrinkage`; 1 for equally frequent classes, 0 for unconstrained shares, None for
+        given shares.
     next_vote_share : float
         Weight of the vote shares in the targets of the next round (mu).
     judged : integer array, or slice of all
-        Rows whose annotations judge the members.
+        Rows with the annotations by which the members are evaluated.
     judges : Votes
         The votes of those rows.
     """
@@ -167,7 +167,7 @@ class Rounds:
             self.judges = votes.select(self.judged)
 
     def run(self) -> Round:
-        """Run one round; ``posterior`` is then the one it found."""
+        """Run one round, and set ``posterior``."""
         settings, votes = self.settings, self.votes
         # Step 1: confusion matrices.
         confusion = self.confusion(self.posterior)
@@ -207,7 +207,7 @@ class Rounds:
         )
 
     def read_out(self, found: Round, rho: float) -> StackReadOut:
-        """Posterior of the instances after the last round, from what a round's stack says of them.
+        """Return the calibrated posterior after the last round, with a given round's stack.
 
         Parameters
         ----------
@@ -232,25 +232,25 @@ class Rounds:
         )
 
     def confusion(self, posterior: FloatArray) -> FloatArray:
-        """Confusion matrices under a posterior, (n_annotators, true, given)."""
+        """Return the confusion matrices under a posterior, (n_annotators, true, given)."""
         return estimate_confusions(self.votes, posterior, self.settings.crowd_strength)
 
     def abstention(self, posterior: FloatArray) -> FloatArray | None:
-        """Probability to abstain under a posterior, (n_annotators, n_classes)."""
+        """Return the probability to abstain under a posterior, (n_annotators, n_classes)."""
         if self.asked is None:
             return None
         strength = self.settings.crowd_strength
         return estimate_abstention(self.asked, posterior, strength)[:, :, 1]
 
     def _abstained(self, posterior: FloatArray) -> FloatArray | float:
-        """What abstaining and answering say of the class, in log likelihoods (n, n_classes)."""
+        """Return the log likelihoods (n, n_classes) of abstaining and answering."""
         if self.asked is None:
             return 0.0
         found = estimate_abstention(self.asked, posterior, self.settings.crowd_strength)
         return log_likelihoods(self.asked, floored_log(found))
 
     def _annotated(self, confusion: FloatArray) -> Annotated:
-        """What judges the members; a known label is an annotation that is all but certain."""
+        """Return the annotations that evaluate members; a known label is a nearly certain one."""
         votes = self.judges
         likelihood = confusion[votes.annotator, :, votes.response]
         if votes.gold is None:
@@ -266,7 +266,7 @@ class Rounds:
         )
 
     def _posterior(self, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Posterior, with the wanted class shares among unknown labels, and the shares before."""
+        """Return the posterior with the required class shares, and its shares without them."""
         free = clamp_to_gold(self.votes, softmax(joint, axis=1)).mean(axis=0)
         wanted, gold = self._wanted_shares(free), self.votes.gold
         if gold is None:
@@ -277,14 +277,14 @@ class Rounds:
         return posterior, free
 
     def _settled(self, joint: FloatArray) -> FloatArray:
-        """Posterior with known labels, and with the class shares if the user gave any."""
+        """Return the posterior with known labels, and with the user's class shares if given."""
         given = self.settings.class_prior
         if isinstance(given, str) and given != "uniform":
             return clamp_to_gold(self.votes, softmax(joint, axis=1))
         return self._posterior(joint)[0]
 
     def _wanted_shares(self, free: FloatArray) -> FloatArray | None:
-        """Class shares that the posterior must have; None if it may have any."""
+        """Return the class shares that the posterior must have; None if it is unconstrained."""
         given = self.settings.class_prior
         if not isinstance(given, str):
             return given
@@ -300,12 +300,12 @@ class Rounds:
 
 
 def _shrinkage(votes: Votes, class_prior: str | FloatArray) -> float | None:
-    """How far the classes are taken to be equally frequent; None if their shares are given."""
+    """Return the degree to which equal class shares are assumed; None if shares are given."""
     if not isinstance(class_prior, str):
         return None
     if class_prior != "auto":
         return 1.0 if class_prior == "uniform" else 0.0
-    # Known labels tell the shares, and anchor the confusion matrices, which tell the rest.
+    # Known labels identify the shares directly, and through the confusion matrices.
     unknown = 1.0 if votes.gold is None else float(np.mean(votes.gold < 0))
     return prior_shrinkage(class_shares_of_votes(votes), votes.n_instances) * unknown
 
@@ -318,7 +318,7 @@ class Chosen(NamedTuple):
     option : Option
     temperature : float
     judged : array of shape (m, n_classes)
-        Its tempered log probabilities of the instances that decide temperatures and weights.
+        Its tempered log probabilities of the instances that choose temperatures and weights.
     """
 
     option: Option
@@ -327,7 +327,7 @@ class Chosen(NamedTuple):
 
 
 def _choose(options: list[Option], judged: Any, annotated: Annotated) -> Chosen:
-    """Find the option, and its temperature, under which the annotations are most likely."""
+    """Return the option, and its temperature, with the highest likelihood of the annotations."""
     shown = [option.log_proba[judged] for option in options]
     found = [choose_temperature(log_proba, annotated) for log_proba in shown]
     best = max(range(len(options)), key=lambda place: found[place][1])
@@ -336,7 +336,7 @@ def _choose(options: list[Option], judged: Any, annotated: Annotated) -> Chosen:
 
 
 def _stacked(chosen: list[Chosen], weights: FloatArray, shape: tuple[int, ...]) -> FloatArray:
-    """Log probabilities of all instances under the stack, shape (n, n_classes)."""
+    """Return the log probabilities of all instances under the stack, shape (n, n_classes)."""
     log_proba = np.empty(shape)
     for rows in gen_batches(shape[0], COMBINED_AT_ONCE):
         parts = [temper(part.option.log_proba[rows], part.temperature) for part in chosen]
@@ -350,19 +350,19 @@ def _stacked(chosen: list[Chosen], weights: FloatArray, shape: tuple[int, ...]) 
 _LOG = logging.getLogger("manyhands")
 
 LATER_ROUNDS = 2
-"""Rounds of a partial fit."""
+"""Number of rounds of a partial fit."""
 
 N_SAMPLED = 20_000
-"""Training instances whose predictions are averaged, at most."""
+"""Largest number of training instances in the mean prediction."""
 
 MANY_CLASSES = 10
-"""Classes above which the first round's stack, not the last one's, joins the annotators in the
-posterior (see `_witness`)."""
+"""Number of classes above which the posterior uses the first round's stack instead of the last
+one's (see `_round_of_posterior`)."""
 
 
 @dataclass(frozen=True)
 class StackFindings:
-    """What a fit found.
+    """The result of a fit.
 
     Attributes
     ----------
@@ -405,12 +405,12 @@ def fit_rounds(
     Parameters
     ----------
     model : CrowdStackingClassifier
-        Its parameters have been checked.
+        With checked parameters.
     X : array or sparse matrix of shape (n, ...)
     table : AnnotationTable
         Its instances are the rows of X.
     belief : array of shape (n, n_classes), optional
-        Class probabilities to start from; the vote shares by default.
+        Initial class probabilities; default: the vote shares.
     gold : integer array of shape (n,), optional
         Known class codes, -1 where unknown.
     random_gold : boolean array of shape (n,), optional
@@ -513,20 +513,20 @@ def _history_row(
 def fitted_by(
     model: Any, findings: StackFindings, X: Any, table: AnnotationTable, **more: Any
 ) -> Fitted:
-    """Read out what rounds have found; ``more`` was found before, such as the encoder.
+    """Return the fitted attributes of a stack after its rounds.
 
-    The posterior is read out with what the last round's stack says of the instances, unless the
-    first round's is safer (`_witness`). New instances are predicted by the later rounds.
+    The posterior uses the predictions of the last round's stack, or of the first round's if these
+    are safer (`_round_of_posterior`). New instances are predicted by the later rounds.
 
     Parameters
     ----------
     model : CrowdStackingClassifier
-        Whose parameters hold.
+        Gives the parameters.
     findings : StackFindings
     X : array of shape (n, ...)
     table : AnnotationTable
     **more : object
-        Further fitted attributes.
+        Fitted attributes from before the rounds, such as the encoder.
 
     Returns
     -------
@@ -545,9 +545,9 @@ def fitted_by(
     if note is not None:
         _LOG.info("%s", note)
     belief = np.zeros((n, n_classes))
-    out = rounds.read_out(_witness(findings), dependence.rho)
+    out = rounds.read_out(_round_of_posterior(findings), dependence.rho)
     belief[np.ix_(findings.annotated, seen)] = out.posterior
-    # A class without annotations gets the crowd's matrix of zero counts: mostly named rightly.
+    # A class without annotations gets the crowd's matrix of zero counts, with a high diagonal.
     unknown = crowd_confusion(np.zeros((1, n_classes, n_classes)))
     confusion = np.tile(unknown, (n_annotators, 1, 1))
     confusion[:, seen] = 0.0
@@ -623,20 +623,20 @@ def fitted_by(
 
 
 def _mean_prediction(stack: Any, X: Any, rows: IntArray) -> FloatArray:
-    """Mean of what a stack predicts for some rows of X, shape (n_classes,); a sample of many."""
+    """Return the mean prediction for some rows of X, or a sample of them, shape (n_classes,)."""
     if len(rows) > N_SAMPLED:
         rows = np.sort(np.random.default_rng(0).choice(rows, N_SAMPLED, replace=False))
     return np.asarray(stack.predict_proba(take_rows(X, rows)).mean(axis=0))
 
 
-def _witness(findings: StackFindings) -> Round:
-    """The round whose stack joins the annotators in the posterior: the last one, or the first.
+def _round_of_posterior(findings: StackFindings) -> Round:
+    """Return the round whose stack enters the posterior: the last one, or the first.
 
-    The first round's members have learned from the votes alone, so that what they say of an
-    instance without its own annotations is out of fold. Later ones also learn from what the stack
-    has said, and repeat its mistakes the more, the fewer annotations each class has (with more
-    than `MANY_CLASSES` classes; docs/results/flagship.md, Many classes), or where most instances
-    have a single annotation, unless the classifier is known to tell more than an annotator.
+    The first round's members learn from the votes alone, so their leave-one-out predictions are out
+    of fold. Later ones also learn from earlier predictions of the stack (leakage), and repeat its
+    mistakes. This matters with few annotations per class (more than `MANY_CLASSES` classes;
+    docs/results/flagship.md, Many classes), and if most instances have a single annotation, unless
+    the classifier is known to be more informative than an annotator.
     """
     n_annotators = annotators_of(findings.rounds.votes)
     single = np.mean(n_annotators[n_annotators > 0] == 1) > 0.5
@@ -646,7 +646,7 @@ def _witness(findings: StackFindings) -> Round:
 
 
 def _with_classes(votes: Votes, seen: IntArray) -> Votes:
-    """The votes over the classes that have any; an abstention follows the last class."""
+    """Return the votes over the classes that have any; an abstention follows the last class."""
     codes = np.full(votes.n_classes + 1, len(seen), dtype=votes.response.dtype)
     codes[seen] = np.arange(len(seen))
     more = votes.n_responses - votes.n_classes
@@ -661,10 +661,10 @@ def _with_classes(votes: Votes, seen: IntArray) -> Votes:
 
 
 def earlier_belief(model: Any, table: AnnotationTable) -> FloatArray:
-    """What the annotations say under the confusion matrices of an earlier fit, (n, n_classes).
+    """Return the posterior (n, n_classes) of annotations by an earlier fit's confusion matrices.
 
-    The annotators that it knew come first in the table; the others annotate as the crowd does. Its
-    classifier has no say: fitted to few instances, it would confirm its own mistakes.
+    The annotators of the earlier fit come first in the table; the others get the matrix of the
+    crowd. Its classifier is not used: fitted to few instances, it would confirm its own mistakes.
     """
     new = np.repeat(model.pooled_confusion_[None], table.n_annotators - model.n_annotators_, axis=0)
     confusion = np.concatenate([model.confusion_, new])
@@ -672,7 +672,7 @@ def earlier_belief(model: Any, table: AnnotationTable) -> FloatArray:
 
 
 def belief_of(start: Any, X: Any, table: AnnotationTable) -> FloatArray:
-    """What another model says of instances X as users give them, shape (n, n_classes)."""
+    """Return another stack's class probabilities of the user's X, shape (n, n_classes)."""
     if not hasattr(start, "stack_"):
         raise AnnotationError(
             f"start is a {type(start).__name__} without a stack; give a fitted "

@@ -19,14 +19,14 @@ from manyhands.typing import FloatArray, IntArray
 TEMPERATURES = (
     0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0,
 )  # fmt: skip
-"""Exponents tried for a member's probabilities."""
+"""Candidate exponents of a member's probabilities."""
 
 ADDED_TO_PROBA = 1e-4
-"""Added to probabilities before a logarithm, before and after they are tempered."""
+"""Constant added to probabilities before a logarithm, before and after they are tempered."""
 
 
 PREDICTED_AT_ONCE = 4096
-"""Instances predicted at once."""
+"""Number of instances that are predicted at once."""
 
 
 @record("TemperedMember")
@@ -41,7 +41,7 @@ class TemperedMember:
 
 @dataclass(frozen=True)
 class Annotated:
-    """The annotations by which members are judged.
+    """The annotations by which members are evaluated.
 
     Attributes
     ----------
@@ -60,13 +60,13 @@ class Annotated:
         return likelihood_matrix(self.likelihood, self.instance, int(self.instance.max()) + 1)
 
     def given(self, proba: FloatArray) -> FloatArray:
-        """Probability of every annotation under class probabilities (n, n_classes)."""
-        annotated = proba.ravel()[: self._matrix.shape[1]]  # None of the rest has annotations.
+        """Return the probability of every annotation under class probabilities (n, n_classes)."""
+        annotated = proba.ravel()[: self._matrix.shape[1]]  # Later instances have no annotations.
         return cast(FloatArray, self._matrix @ annotated)
 
 
 def temper(log_proba: FloatArray, temperature: float) -> FloatArray:
-    """Log of softmax(temperature * log(P + 1e-4)) + 1e-4, the input of the stack; same shape."""
+    """Return the log of softmax(temperature * log(P + 1e-4)) + 1e-4, the input of the stack."""
     return cast(
         FloatArray, np.log(softmax(temperature * _floored(log_proba), axis=1) + ADDED_TO_PROBA)
     )
@@ -77,7 +77,7 @@ def _floored(log_proba: FloatArray) -> FloatArray:
 
 
 def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[float, float]:
-    r"""Temperature under which the annotations are most likely, and their mean log likelihood.
+    r"""Return the most likely temperature, and the mean log likelihood of the annotations.
 
     Maximises :math:`\sum_{n,r} \log \sum_c p_{nc} \pi_r[c, a_{nr}]` over `TEMPERATURES`. The sum
     runs over annotations, not instances.
@@ -100,8 +100,8 @@ def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[flo
 
     def likelihood(temperature: float) -> float:
         powers = np.exp(temperature * floored)
-        # The log of a normalised power is that of the power less that of its row's sum. Subtracting
-        # the latter once per instance, times its annotations, spares normalising every row.
+        # log(power / row sum) = log(power) - log(row sum). The latter is subtracted once per
+        # instance, times its annotations, instead of normalising every row.
         total = weight @ np.log(annotated.given(powers)) - by_instance @ np.log(powers @ ones)
         return float(total / weight.sum())
 
@@ -111,7 +111,7 @@ def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[flo
 
 
 def stack_weights(log_probas: FloatArray, annotated: Annotated) -> FloatArray:
-    r"""Weights of the tempered members.
+    r"""Return the weights of the tempered members.
 
     Maximises :math:`\sum_{n,r} \log \sum_c p_{nc} \pi_r[c, a_{nr}] - \sum_m (\log w_m + \log M)^2`
     with :math:`p_n = \mathrm{softmax}(\sum_m w_m l_{nm})`.
@@ -130,14 +130,14 @@ def stack_weights(log_probas: FloatArray, annotated: Annotated) -> FloatArray:
 
 
 def stacked(log_probas: FloatArray, weights: FloatArray) -> FloatArray:
-    """Log of softmax(sum_m w_m l_m), shape (n, n_classes)."""
+    """Return the log of softmax(sum_m w_m l_m), shape (n, n_classes)."""
     return combine(log_probas, weights)
 
 
 @record("FittedStack")
 @dataclass(frozen=True)
 class FittedStack:
-    """Predicts new rows: the mean of several rounds' stacks.
+    """Predict new rows by the mean of several rounds' stacks.
 
     Attributes
     ----------
@@ -149,8 +149,8 @@ class FittedStack:
         Codes of the classes that have annotations; the others have probability 0.
     n_classes : int
     exponent : float
-        Of the mean, at most 1: what keeps predictions from being surer than they are right. The
-        most probable class stays.
+        Exponent of the mean, at most 1, which prevents overconfident predictions. It does not
+        change the most probable class.
     """
 
     members: list[Any]
@@ -163,7 +163,7 @@ class FittedStack:
     def of(
         cls, members: list[Any], rounds: list[list[TemperedMember]], seen: IntArray, n_classes: int
     ) -> Self:
-        """Keep of members and rounds what prediction needs."""
+        """Return a stack with the parts of members and rounds that prediction needs."""
         kept, parts = [], [list(each) for each in rounds]
         for place, member in enumerate(members):
             own = [each[place].predictor for each in rounds]
@@ -174,7 +174,7 @@ class FittedStack:
         return cls(kept, parts, seen, n_classes)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Class probabilities of rows X, shape (n, n_classes)."""
+        """Return the class probabilities of rows X, shape (n, n_classes)."""
         proba = np.zeros((X.shape[0], self.n_classes))
         for start in range(0, len(proba), PREDICTED_AT_ONCE):
             rows = slice(start, start + PREDICTED_AT_ONCE)
@@ -186,7 +186,7 @@ class FittedStack:
         shape = (X.shape[0], len(self.seen))
         joint = np.zeros((len(self.rounds), *shape))
         for place, member in enumerate(self.members):
-            Z = member.see(X)  # Once for all rounds: this is what costs time.
+            Z = member.see(X)  # Once for all rounds, because this is the expensive part.
             for number, parts in enumerate(self.rounds):
                 part = parts[place]
                 found = part.predictor.predict_log_proba(Z)
