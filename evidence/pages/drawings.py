@@ -257,7 +257,7 @@ def draw_shares(
     """
     most = max(sum(counts) for counts in rows.values())
     used = [k for k in range(len(parts)) if any(counts[k] for counts in rows.values())]
-    shapes, left = [STYLE_OF_BARS], WORDS
+    shapes, left = [STYLE_OF_BARS], float(WORDS)
     for k in used:
         shapes.append(_bar(left, 8, 12, 12, k))
         shapes.append(_text(left + 17, 18, parts[k], anchor="start"))
