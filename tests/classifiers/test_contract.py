@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -201,6 +202,24 @@ def test_the_suite_catches_a_class_balance_that_changes_nothing():
         check_class_balance(Deaf())
 
 
+def test_a_loss_that_cannot_be_focal_is_told_to_refuse_it():
+    from manyhands.estimator_checks import check_class_balance
+    from manyhands.objectives import crowd_nll
+
+    class Unfocused(CrowdLayerClassifier):
+        def _objective(self, fit, batch):
+            return crowd_nll(fit.module, batch)
+
+    class Refusing(Unfocused):
+        @property
+        def _traits(self):
+            return replace(super()._traits, focal_refusal="has no effect; use 'reweight'")
+
+    with pytest.raises(AssertionError, match=r"'focal' changes nothing: .* set focal_refusal in"):
+        check_class_balance(Unfocused())
+    check_class_balance(Refusing())
+
+
 def test_the_suite_catches_a_lost_class_without_a_warning():
     from manyhands.estimator_checks import check_lost_classes
     from manyhands.fitting.class_collapse import without_collapse_warnings
@@ -258,7 +277,8 @@ def test_the_suite_catches_a_state_that_is_not_in_the_checkpoint():
 
 
 @pytest.mark.parametrize(
-    ("ignored", "message"), [("callbacks", "hear of no epoch"), ("checkpoint", "were trained")]
+    ("ignored", "message"),
+    [("callbacks", "callbacks are called for no epoch"), ("checkpoint", "were trained")],
 )
 def test_the_suite_catches_a_fit_that_cannot_be_resumed(ignored, message):
     from manyhands.estimator_checks import check_resume_from_checkpoint

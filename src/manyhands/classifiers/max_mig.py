@@ -130,10 +130,6 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         **BaseCrowdClassifier._parameter_constraints,
         "prior": [StrOptions({"uniform", "estimated"}), "array-like"],
     }
-    _crowd_check_exemptions = {
-        "check_class_balance": "the information loss contains no probability of an annotation, so "
-        "'focal' and 'cb_focal' are refused; the method's tests cover the other options",
-    }
 
     backbone: Any = field(default=None, kw_only=False)
     prior: Any = "estimated"

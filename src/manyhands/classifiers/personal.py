@@ -165,7 +165,6 @@ n_features) for two classes
     _crowd_check_exemptions = {
         "check_every_parameter_moves": "L-BFGS has no learning rate to hold parameters still with",
         "check_user_network": "linear classifiers only: with another backbone it is not convex",
-        "check_class_balance": "focal losses are refused: with them it is not convex",
     }
 
     fusion: float = 10.0

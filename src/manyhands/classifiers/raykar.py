@@ -141,7 +141,6 @@ class RaykarClassifier(LatentClassClassifier):
     # In an M-step that is solved to convergence, other parameters have another meaning.
     _crowd_check_exemptions = {
         "check_every_parameter_moves": "lr has no effect: the M-step is solved",
-        "check_class_balance": "focal losses are refused: EM needs a likelihood",
     }
 
     backbone: Any = field(default="linear", kw_only=False)

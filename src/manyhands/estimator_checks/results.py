@@ -215,16 +215,33 @@ def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_class_balance(estimator: BaseCrowdClassifier) -> None:
-    """Check that every option for rare classes changes the fit; an unknown one raises an error."""
+    """Check that every option for rare classes changes the fit; an unknown one raises an error.
+
+    If the traits have a ``focal_refusal``, focal options must raise an error that gives it.
+    """
     X, A, y = make_crowd_problem()
     rare = np.where((y == 2)[:, None] & (np.arange(len(y)) > 12)[:, None], -1, A)
     plain = quick_clone(estimator, class_balance=None).fit(X, rare).predict_proba(X)
+    refusal = estimator._traits.focal_refusal
     for option in ("resample", "reweight", "focal", {"name": "cb_focal", "gamma": 1, "beta": 0.9}):
-        proba = quick_clone(estimator, class_balance=option).fit(X, rare).predict_proba(X)
+        balanced = quick_clone(estimator, class_balance=option)
+        is_focal = option not in ("resample", "reweight")
+        if is_focal and refusal is not None:
+            expect_error(f"class_balance={option!r} {refusal}", balanced.fit, X, rare)
+            continue
+        proba = balanced.fit(X, rare).predict_proba(X)
         assert np.isfinite(proba).all(), f"class_balance={option!r}"
-        assert not np.array_equal(proba, plain), f"class_balance={option!r} changes nothing"
+        assert not np.array_equal(proba, plain), f"class_balance={option!r} {_NO_CHANGE[is_focal]}"
     fresh = quick_clone(estimator, class_balance="reweigh")
     expect_error("class_balance='reweigh' is unknown", fresh.fit, X, A)
+
+
+_NO_CHANGE = (
+    "changes nothing: a loss of your own multiplies the term of every annotation by batch.weights",
+    "changes nothing: a loss of your own applies fit.recipe.focus to the probability of every "
+    "annotation; if it has no such probability, set focal_refusal in the traits",
+)
+"""What an option for rare classes does not do, and the mend; the second is about focal options."""
 
 
 def check_reweighting_balanced_annotations_changes_nothing(

@@ -104,8 +104,6 @@ class EmbeddingClassifier(BaseCrowdClassifier):
         "always is one; a test of the method tries such a network",
         "check_degenerate_crowds": "if all inferred labels are of one class, nothing can be "
         "compared, which is an error; a test of the method tries these crowds",
-        "check_class_balance": "a regression has no focal loss, so it is refused; a test of the "
-        "method tries the other options",
     }
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
