@@ -179,7 +179,7 @@ def test_aggregate_uses_the_history_of_annotators(home):
     write_csv(home / "history.csv", [*counts, ("v", 2, 0, 1)])
     refused(3, *history, says=["history holds 2", "classes"])
     write_csv(home / "history.csv", [*counts, ("v", 0, 1, "")])
-    refused(3, *history, says=["column 'count' has no entry in row 4"])
+    refused(3, *history, says=["column 'count' is empty in row 4"])
 
 
 def test_aggregate_uses_what_is_known_and_leaves_open_what_is_not(home):

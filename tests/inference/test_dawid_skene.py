@@ -17,6 +17,7 @@ from manyhands import (
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference import base, worker_clustering
 from manyhands.inference.confusion_prior import log_dirichlet_multinomial
+from manyhands.inference.history import TakesHistory
 from manyhands.inference.identifiability import Comparisons
 from manyhands.inference.votes import vote_shares
 from manyhands.inference.worker_clustering import (
@@ -24,6 +25,7 @@ from manyhands.inference.worker_clustering import (
     cluster_step,
     first_clusters,
 )
+from manyhands.registry import all_aggregators
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 
@@ -501,7 +503,9 @@ def test_more_clusters_than_annotators():
 # -- the history of annotators ---------------------------------------------------------------------
 
 PERFECT = 50 * np.eye(2)
-TAKES_HISTORY = pytest.mark.parametrize("cls", [DawidSkene, IBCC, OneCoinDawidSkene])
+TAKES_HISTORY = pytest.mark.parametrize(
+    "cls", [cls for _, cls in all_aggregators() if issubclass(cls, TakesHistory)]
+)
 
 
 def in_conflict(repeats=1):

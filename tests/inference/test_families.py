@@ -106,7 +106,7 @@ def test_rounding_errors_are_no_shared_mistakes():
     for A in (np.repeat(y[:, None], 5, axis=1), constant):
         table = AnnotationTable.from_matrix(A)
         assert shared_mistakes(table, [0, 1, 2])[0].z == 0.0
-        for cls in (DawidSkene, OneCoinDawidSkene):
+        for _, cls in all_aggregators():
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 warnings.simplefilter("ignore", NotIdentifiableWarning)  # Of the constant ones.

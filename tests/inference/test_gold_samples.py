@@ -9,28 +9,31 @@ import pytest
 from scipy.stats import mannwhitneyu
 
 from manyhands import (
-    GLAD,
-    IBCC,
-    MACE,
     AnnotationStore,
     AnnotationTable,
     CrowdStackingClassifier,
     DawidSkene,
     GoldCorrected,
-    OneCoinDawidSkene,
     make_crowd,
     review_queue,
 )
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
+from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import KnownLabels, sample_of
 from manyhands.inference.votes import make_votes
 from manyhands.io import consensus, read_annotations, read_gold
 from manyhands.metrics import accuracy_of_labels
 from manyhands.models import load, save
+from manyhands.registry import all_aggregators
 from manyhands.report.headline import level_of_labels
 from manyhands.wording import N_RANDOM
 
 N = 600
+FITTING_RHO = [
+    cls
+    for _, cls in all_aggregators()
+    if issubclass(cls, EMAggregator) and "gold_sample" in cls().get_params()
+]
 
 
 def crowd(seed=0, shared=0.25):
@@ -127,11 +130,11 @@ def test_random_draws_are_seldom_rejected(problem):
     assert kinds.count("chosen") <= 2
 
 
-@pytest.mark.parametrize("cls", [OneCoinDawidSkene, IBCC, MACE, GLAD])
+@pytest.mark.parametrize("cls", FITTING_RHO)
 def test_every_method_that_fits_rho_heeds_it(problem, cls):
     table, y, _, queue = problem
     gold = gold_of(table, y, queue[:50])
-    options = {"max_iter": 5} if "max_iter" in cls().get_params() else {}
+    options = {"dependence": "auto", "max_iter": 5}
     chosen = quiet(cls(**options), table, gold=gold)
     random = quiet(cls(gold_sample="random", **options), table, gold=gold)
     assert chosen.gold_sample_ == "chosen"

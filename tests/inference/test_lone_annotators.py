@@ -6,20 +6,17 @@ import numpy as np
 import pytest
 
 from manyhands import (
-    GLAD,
-    IBCC,
-    MACE,
     AnnotationStore,
     AnnotationTable,
     DawidSkene,
     GoldCorrected,
-    OneCoinDawidSkene,
-    WeightedMajorityVote,
 )
 from manyhands.exceptions import NotIdentifiableWarning
+from manyhands.inference.em_aggregator import EMAggregator
+from manyhands.registry import all_aggregators
 
 N, N_CLASSES, N_ANNOTATORS = 400, 10, 40
-METHODS = (DawidSkene, IBCC, MACE, OneCoinDawidSkene, GLAD, WeightedMajorityVote)
+METHODS = [cls for _, cls in all_aggregators() if cls.traits.compares_annotators]
 
 
 def make_lone(n_pairs, seed=0):
@@ -62,7 +59,7 @@ def test_classes_do_not_merge(method, n_pairs, n_gold):
     assert (model.labels_[list(gold)] == list(gold.values())).all()
 
 
-@pytest.mark.parametrize("method", [DawidSkene, IBCC, OneCoinDawidSkene])
+@pytest.mark.parametrize("method", [cls for cls in METHODS if issubclass(cls, EMAggregator)])
 def test_gold_tells_how_far_lone_annotators_can_be_trusted(method):
     table, y = make_lone(0)
     sure = []
@@ -97,7 +94,7 @@ def test_only_gold_labels_correct():
     assert fitted(GoldCorrected, table, many).corrected_
 
 
-@pytest.mark.parametrize("method", [DawidSkene, OneCoinDawidSkene, GLAD, MACE, IBCC])
+@pytest.mark.parametrize("method", [cls for cls in METHODS if cls.traits.takes_stores])
 def test_a_store_gives_what_its_table_gives(tmp_path, method):
     table, y = make_lone(10)
     gold = np.full(N, -1)

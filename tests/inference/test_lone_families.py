@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 from manyhands import (
-    IBCC,
-    MACE,
     AnnotationTable,
-    CrowdLab,
     DawidSkene,
     GoldCorrected,
     MajorityVote,
-    OneCoinDawidSkene,
 )
 from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference import base
@@ -145,7 +141,7 @@ def test_gold_is_evidence_from_outside():
     )
 
 
-@pytest.mark.parametrize("cls", [DawidSkene, IBCC, MACE, OneCoinDawidSkene, CrowdLab])
+@pytest.mark.parametrize("cls", [cls for _, cls in all_aggregators()])
 def test_nothing_changes_with_a_person_on_every_instance(cls, monkeypatch):
     A, _ = beside_people(300, n=300)
     A[:20, MACHINES:] = -1  # So few do not matter.

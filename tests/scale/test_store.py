@@ -21,12 +21,10 @@ from manyhands import (
     GLAD,
     IBCC,
     KOS,
-    MACE,
     AnnotationStore,
     AnnotationTable,
     DawidSkene,
     MajorityVote,
-    OneCoinDawidSkene,
     files,
     save,
 )
@@ -239,7 +237,11 @@ def test_what_a_store_does_not_carry_is_refused(table, store, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
-    [DawidSkene(n_subtypes=2), OneCoinDawidSkene(), IBCC(), GLAD(max_iter=6), MACE(n_restarts=2)],
+    [
+        with_known(get(name), max_iter=6, n_restarts=2, n_subtypes=2)
+        for name in with_trait("takes_stores")
+        if "max_iter" in get(name)().get_params()
+    ],
     ids=repr,
 )
 @pytest.mark.parametrize("kind", ["store", "table"])

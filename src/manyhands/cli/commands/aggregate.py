@@ -261,14 +261,16 @@ def aggregate(
 def _method(how: Inference) -> Any:
     """Make the aggregator."""
     from manyhands.inference.history import TakesHistory
-    from manyhands.registry import find_averager
+    from manyhands.registry import all_aggregators, find_averager, short_name
 
     kind = find_averager(how.method or "dawid-skene")
     own = parse_settings(how.settings or [], kind)
     if how.history is not None and not issubclass(kind, TakesHistory):
+        takers = [each for _, each in all_aggregators() if issubclass(each, TakesHistory)]
+        *others, last = [short_name(each) for each in takers]
         raise AnnotationError(
-            f"--history: {kind.__name__} takes no history; choose --method dawid-skene, ibcc or "
-            "one-coin-dawid-skene"
+            f"--history: {kind.__name__} takes no history; choose --method {', '.join(others)} or "
+            f"{last}"
         )
     return kind(**own)
 
