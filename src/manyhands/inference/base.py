@@ -87,7 +87,10 @@ class AggregatorTraits:
     Attributes
     ----------
     compares_annotators : bool
-        Whether the method learns about annotators from the annotations of others.
+        Whether the method learns about annotators from the annotations of others, also if it
+        estimates one value for the whole crowd. Then votes must have annotators, the only labels of
+        instances are taken as known where nearly nobody can be compared, and the fit warns of that,
+        of shared mistakes, and of labels that nothing identifies. False: the method counts votes.
     uses_start : bool
         Whether the method iterates from a posterior, so that a fit prepares one.
     counts_confusions : bool
