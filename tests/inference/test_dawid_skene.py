@@ -652,7 +652,7 @@ def test_em_with_history_never_decreases_its_objective(n_subtypes, A, counts):
         ([(0, 1, 1, -3)], r"annotator 0 holds the count -3"),
         ([(0, 1, 1)], r"history holds \(0, 1, 1\); give rows"),
         ("counts.csv", r"history holds 'counts.csv'; give rows"),
-        ({"0": np.eye(2)}, r"strings .* in the table's annotators"),
+        ({"0": np.eye(2)}, r"strings .* but the table's annotators numbers"),
     ],
 )
 def test_histories_that_cannot_be_read(history, message):

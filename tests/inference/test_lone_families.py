@@ -223,7 +223,7 @@ def test_gold_makes_the_declaration_needless():
     A, y = beside_people(0)
     machines = A[:, :MACHINES]
     gold = {i: int(y[i]) for i in range(50)}
-    with pytest.warns(NotIdentifiableWarning, match="alone annotated, so the families are ignored"):
+    with pytest.warns(NotIdentifiableWarning, match="declared family, so the families are ignored"):
         declared = GoldCorrected().fit(machines, gold=gold, groups=FAMILY)
     undeclared = quiet(GoldCorrected(), machines, gold=gold, groups={})
     np.testing.assert_allclose(declared.posterior_, undeclared.posterior_, atol=1e-12)
