@@ -164,7 +164,7 @@ def test_instances_without_gold_are_left_out():
         (([None] * 40, TABLE), "gold holds no label"),
         (
             (np.ones(40, dtype=int), TABLE),
-            "numbers .* in gold but strings .* in the table's classes",
+            "gold holds numbers .* but the table's classes strings",
         ),
         (({"i0": 1.5},), "1.5"),
     ],

@@ -85,9 +85,9 @@ def test_lists_and_repeated_names_are_no_frames():
     [
         (["x", "y"], r"mapping is a list; give a dict .*mapping={'ja': 'yes'}"),
         (str.upper, "mapping is a method_descriptor; give a dict"),
-        ({"x": None}, "'x' means nothing.*abstain='x' or skip='x'"),
-        ({"x": float("nan")}, "'x' means nothing"),
-        ({"x": " "}, "'x' means nothing"),
+        ({"x": None}, "maps 'x' to nothing.*abstain='x' or skip='x'"),
+        ({"x": float("nan")}, "maps 'x' to nothing"),
+        ({"x": " "}, "maps 'x' to nothing"),
     ],
 )
 def test_spellings_are_a_dict_of_classes(tmp_path, mapping, message):

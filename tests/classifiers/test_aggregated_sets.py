@@ -261,7 +261,7 @@ def test_a_failed_fit_leaves_the_classifier_as_it_was(model):
         (lambda: made().fit(X, ANSWERS, watch=Watch()), "watch= is for single labels"),
         (
             lambda: made(aggregator=None, decision="f1").fit(X, ANSWERS.option("joy")),
-            "ticks options",
+            "is for sets of labels",
         ),
         (
             lambda: made(aggregator=None).fit(X, ANSWERS.option("joy"), gold=TRUTH[:, 0]),

@@ -264,7 +264,7 @@ def test_the_transformer_has_the_classifiers_parameters_and_defaults():
     for name, value in NeuCrowdEmbedding().get_params().items():
         assert classifier[name] == value, name
     of_the_regression = {"decision", "class_balance"}
-    of_the_run = {"validation", "patience", "checkpoint", "callbacks"}
+    of_the_run = {"validation", "checkpoint", "callbacks"}
     missing = set(classifier) - set(NeuCrowdEmbedding().get_params())
     assert missing == of_the_regression | of_the_run
 

@@ -196,7 +196,7 @@ def test_known_labels_of_test_rows_are_left_out(home):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (("--method", "conal"), "CoNALClassifier takes no known labels"),
+        (("--method", "conal"), "CoNALClassifier cannot use known labels"),
         (("--method", "auto"), "--known goes with one method"),
     ],
 )

@@ -314,7 +314,9 @@ def test_where_everybody_has_answered_everything_a_new_annotator_is_advised(shee
         assert found["worker"].isna().all()
         refused = run("budget", str(sheet), *reading)
         assert refused.exit_code == 3
-        assert "a new annotator: 'manyhands next' says which" in " ".join(refused.stderr.split())
+        assert "a new annotator: 'manyhands next' lists the instances" in " ".join(
+            refused.stderr.split()
+        )
     shown = json.loads(said("next", sheet, *READING, "-n", 2, "--json"))
     assert shown["newcomer"]
     assert [row["worker"] for row in shown["pairs"]] == [None, None]

@@ -176,7 +176,7 @@ def test_a_judge_that_shares_few_items_is_last_and_open(crowd, n_shared, recwarn
     assert judges[-1]["verdict"] == "open"
     assert not judges[-1]["may_be_best"]
     said = done("judges", "all.csv", "--groups", "kind").stdout
-    assert f"it labelled {n_shared or 'no'} items with labels of two people" in said
+    assert f"it labelled {n_shared or 'no'} items that people" in said
     assert "so near" not in said
     assert not [each for each in recwarn if each.category is RuntimeWarning]
 

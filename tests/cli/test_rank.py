@@ -207,7 +207,7 @@ def test_bad_calls(tmp_path, verdicts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BradleyTerry, "fit", lambda *_: pytest.fail("it is refused before the fit"))
         message = failed(3, "rank", verdicts, "--models", "nobody").stderr
-    assert "--models holds 'nobody', who compared nothing" in message
+    assert "'nobody', which made no comparisons" in message
     path = write(tmp_path, "x,y,x,w", "x,y,z,w")
     assert "name it in --abstain z" in failed(3, "rank", path).stderr
     assert "write over" in failed(3, "rank", verdicts, "--out", verdicts).stderr

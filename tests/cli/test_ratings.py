@@ -164,7 +164,7 @@ def test_a_folder_of_means_has_a_report_of_its_own(slider):
     assert alpha["low"] < alpha["alpha"] < alpha["high"]
     assert alpha["alpha"] == pytest.approx(summary["agreement"])
     assert len(pd.read_csv("tables/rating_items.csv")) == 50
-    assert "Against gold values" in written
+    assert "Errors against gold values" in written
 
 
 @pytest.mark.filterwarnings("default::manyhands.exceptions.NotIdentifiableWarning")

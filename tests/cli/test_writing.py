@@ -60,7 +60,7 @@ def test_a_folder_holds_labels_annotators_and_a_report_without_features(home, mo
         assert profiles.loc[name, "accuracy"] == pytest.approx(accuracy, abs=1e-4)
     page = Path("labels/report.html").read_text()
     assert "Labels of A.csv" in page
-    assert "Against gold labels" in page
+    assert "What do the gold labels show?" in page
     assert "Several rounds ahead" in page
     assert "Learnt common confusion" not in page
     again = done("aggregate", "A.csv", "--method", "majority-vote", "--out", "labels")

@@ -353,7 +353,7 @@ def test_ids_that_are_row_numbers_need_no_warning(data):
         assert accuracy(X.to_numpy(), table, gold.to_numpy()) > 0.9
         assert accuracy(X.to_numpy()[::2], table[::2], gold.to_numpy()[::2]) > 0.9
     from_one = AnnotationTable.from_frame(long.assign(task=numbers.astype(int) + 1))
-    with pytest.warns(UserWarning, match=r"in this order, 1, 2, \.\.\., 60"):
+    with pytest.warns(UserWarning, match=r"in this order: 1, 2, \.\.\., 60"):
         quick().fit(X.reset_index(drop=True), from_one)
 
 
@@ -634,7 +634,7 @@ def test_numbered_columns_out_of_order_are_warned_of(data):
     model = network().fit(X, AnnotationTable.from_frame(long))
     with pytest.warns(UserWarning, match=r"numbered out of order \(3, 2, \.\.\., 0\)"):
         model.predict(X[[3, 2, 1, 0]])
-    with pytest.raises(AnnotationError, match="several columns 'twice'"):
+    with pytest.raises(AnnotationError, match="several columns called 'twice'"):
         model.predict(X.set_axis(["twice"] * 4, axis=1))
 
 

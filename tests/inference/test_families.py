@@ -375,7 +375,7 @@ def test_accuracies_with_families_and_no_gold_are_said_to_be_estimates(caplog):
 def test_gold_says_when_it_cannot_choose_families(recwarn):
     A, y = with_machines(0, humans=13, machines=3)
     gold = some_gold(y, 30)
-    told = r"among these 16 annotators: that takes at most 15, each .* at least 30%"
+    told = r"among these 16 annotators: this needs at most 15 annotators, each .* at least 30%"
     with pytest.warns(NotIdentifiableWarning, match=told):
         GoldCorrected().fit(A, gold=gold)
     recwarn.clear()

@@ -91,7 +91,9 @@ def test_classes_gold_and_exports_are_spelt_alike(tmp_path, votes):
 
 
 def test_spellings_that_no_label_has_are_named(votes):
-    with pytest.warns(UserWarning, match="1 spellings that no label has: 'nein'"):
+    with pytest.warns(
+        UserWarning, match="1 spellings that no label has, and that have no effect: 'nein'"
+    ):
         read_annotations(votes, mapping={"nein": "no", "nope": "no"}, lowercase=True)
 
 

@@ -204,7 +204,7 @@ class MetricLearningProtocol(EmbeddingProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor, regression, C, cv, targets
+    reset_optimizer, monitor, patience, regression, C, cv, targets
         See `EmbeddingProtocol`.
     margin : float or None, default=None
         m. None means 1, 0.2, 0.2, 1 and 5, in the order of ``loss``.

@@ -53,7 +53,7 @@ class NeuCrowdProtocol(EmbeddingProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor, regression, C, cv, targets
+    reset_optimizer, monitor, patience, regression, C, cv, targets
         See `EmbeddingProtocol`.
     tuplet_size : int, default=5
         n, at least 3 (which makes triplets).

@@ -51,7 +51,7 @@ class PersonalProtocol(MethodProtocol):
 
     Parameters
     ----------
-    monitor
+    monitor, patience
         See `MethodProtocol`.
     rho : float or None, default=None
         Step size of ADMM. None starts from an estimate and balances the residuals for 100

@@ -294,7 +294,7 @@ class Conversion:
         unseen = [value for value in together if str(value) not in occurring]
         if unseen:
             warn_caller(
-                f"{len(unseen)} classes of the configuration never occur: "
+                f"{len(unseen)} of {len(together)} classes of the configuration do not occur: "
                 f"{preview(np.array(unseen))}"
             )
         elif all(meta["order"] != "given" for meta in self.done):
