@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import pickle
+import re
 import shutil
 import sys
 from importlib.util import module_from_spec
@@ -17,6 +18,7 @@ import torch
 from sklearn.pipeline import make_pipeline
 
 from manyhands import (
+    AggregatedClassifier,
     AnnotationTable,
     AveragedCrowdClassifier,
     CoNALClassifier,
@@ -36,7 +38,7 @@ from manyhands.encoders import TextEncoder
 from manyhands.estimator_checks import make_crowd_problem, quick_clone
 from manyhands.exceptions import AnnotationError, MissingExtraError, ModelFolderError, WriteError
 from manyhands.hub import from_pretrained, push_to_hub, save_pretrained
-from manyhands.linear import regression
+from manyhands.linear import TunedLogisticRegression, regression
 from manyhands.metrics import estimate_accuracy
 from manyhands.registry import all_classifiers
 
@@ -189,6 +191,34 @@ def test_aggregators_are_not_shared_with_their_annotations(tmp_path):
     with pytest.raises(AnnotationError, match="a RatingMean holds annotations"):
         save_pretrained(RatingMean().fit(TABLE), tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_sets_of_labels_are_shared_without_annotators(tmp_path):
+    sets = LabelSetTable.from_arrays(
+        TABLE.instance,
+        TABLE.annotator,
+        np.eye(2, dtype=bool)[TABLE.label % 2],
+        options=["joy", "awe"],
+        annotators=NAMES,
+    )
+    sets = sets.with_options(["joy", "awe", "fear"])  # Nobody ticks the last.
+    model = AggregatedClassifier(MultiLabelMajorityVote(), TunedLogisticRegression(C=1.0))
+    with pytest.warns(UserWarning, match="'fear'"):
+        model.fit(X, sets)
+    gold = np.column_stack([Y % 2 == 0, Y % 2 == 1, np.zeros(len(Y))])
+    folder = save_pretrained(model, tmp_path / "model", annotations=sets, gold=(X, gold))
+    expect_no_annotators(folder, model)
+    written = (folder / "README.md").read_text("utf-8")
+    assert "- Options, of which several may apply: `joy`, `awe`, `fear`\n" in written
+    assert re.search(r"- Agreement: Krippendorff's alpha -?0\.\d\d \(Jaccard distance", written)
+    assert f"micro-F1 {model.score(X, gold):.1%} on {len(Y)} instances." in written
+    named = from_pretrained(save_pretrained(model, tmp_path / "named", include_annotators=True))
+    assert named.annotators_.tolist() == ["w001", "w002", "w003", "w004", "w005"]
+    np.testing.assert_array_equal(named.predict(X), model.predict(X))
+    assert not [name for name in NAMES if name in contents(tmp_path / "named")]
+    np.testing.assert_allclose(
+        named.predict_annotation_proba(X), model.predict_annotation_proba(X), atol=1e-6
+    )
 
 
 def test_the_card_by_hand(tmp_path):

@@ -205,6 +205,16 @@ def test_options_that_are_never_predicted_are_named():
         made().fit(X, table)
 
 
+def test_long_fits_say_how_far_they_are(monkeypatch, caplog):
+    monkeypatch.setattr("manyhands.inference.set_aggregator.LOG_INTERVAL", 0.0)
+    with caplog.at_level("INFO", "manyhands.progress"):
+        made().fit(X, ANSWERS)
+    lines = [record.getMessage() for record in caplog.records]
+    for what in ("each option by itself", "options with what annotators share"):
+        assert f"{what}: 3 of 4 fitted" in lines
+    assert "classifiers of the options: 1 of 4 fitted" in lines
+
+
 def test_cross_validation():
     scores = cross_val_score(made(), X, ANSWERS, cv=KFold(3))
     assert scores.shape == (3,)

@@ -24,7 +24,9 @@ from manyhands import (
     AnnotationStore,
     AnnotationTable,
     DawidSkene,
+    LabelSetTable,
     MajorityVote,
+    MultiLabelDawidSkene,
     files,
     save,
 )
@@ -220,6 +222,11 @@ def test_what_a_store_does_not_carry_is_refused(table, store, tmp_path):
         AnnotationStore.create(tmp_path / "a", table.with_groups({0: "x", 1: "x"}))
     with pytest.raises(AnnotationError, match="source is 'pseudo'"):
         AnnotationStore.create(tmp_path / "b", table.with_source("pseudo"))
+    sets = LabelSetTable.from_arrays([0, 0], [0, 1], [[1, 0], [1, 1]])
+    with pytest.raises(AnnotationError, match=r"a store carries single .* table.option\(name\)"):
+        AnnotationStore.create(tmp_path / "c", sets)
+    with pytest.raises(AnnotationError, match="MultiLabelDawidSkene reads a LabelSetTable in mem"):
+        MultiLabelDawidSkene().fit(store)
     with pytest.raises(AnnotationError, match="groups="):
         DawidSkene().fit(store, groups={0: "x", 1: "x"})
     with pytest.raises(AnnotationError, match="KOS needs all annotations in memory"):

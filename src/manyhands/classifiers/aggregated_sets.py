@@ -28,7 +28,13 @@ from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, become, twin
 from manyhands.fitting.reading import check_rows, drop_weightless, take_rows
 from manyhands.inference import MultiLabelMajorityVote
 from manyhands.inference.confusions import estimate_confusions
-from manyhands.inference.set_aggregator import BaseSetAggregator, ByOption, gold_cells, named
+from manyhands.inference.set_aggregator import (
+    BaseSetAggregator,
+    ByOption,
+    gold_cells,
+    named,
+    with_progress,
+)
 from manyhands.inference.votes import make_votes
 from manyhands.metrics.scorers import warn_of_training_instances
 from manyhands.training import History
@@ -133,8 +139,8 @@ def fit_sets(model: AggregatedClassifier, X: Any, y: LabelSetTable, gold: Any) -
     told = ByOption(table.options)
     fitted: list[Any] = []
     constant: list[str] = []
-    for code, name in enumerate(table.options.tolist()):
-        option = table._of_code(code)
+    for code in with_progress(table.n_options, "classifiers of the options"):
+        name, option = table.options[code].item(), table._of_code(code)
         applies = aggregator.posterior_[:, code]
         if _is_one_class(model, option, applies[annotated]):
             constant.append(name)

@@ -30,6 +30,7 @@ from manyhands.records import is_saved_whole
 
 CROWD = {"pooled_confusion_", "class_prior_", "common_confusion_", "C_", "coef_", "intercept_"}
 CROWD |= {"forget_rates_", "classes_", "feature_names_in_"}
+CROWD |= {"options_", "prevalence_", "f1_threshold_"}
 """Fitted arrays without information about a single annotator or instance; others are left out."""
 
 WEIGHTS = ("weights-*.safetensors", "members-*/**")
@@ -58,7 +59,7 @@ def save_pretrained(
     anonymise : bool, default=True
         With ``include_annotators``: replace the ids by w001, w002, ..., in the order of
         ``annotators_``.
-    annotations : AnnotationTable or array, optional
+    annotations : AnnotationTable, array or LabelSetTable, optional
         The annotations of the fit. If given, the card states their number and agreement.
     gold : (X, y_gold), optional
         Instances outside the training data, for the accuracy on the card.
@@ -283,7 +284,11 @@ def _replaced(model: Any, change: Any) -> Any:
         return type(model).of_fitted([_replaced(member, change) for member in members])
     if traits.saved_instead is not None:
         return _replaced(getattr(model, traits.saved_instead), change)
-    return change(fitted_twin(model), model)
+    twin = change(fitted_twin(model), model)
+    if hasattr(model, "options_"):  # The classifier of every option knows the annotators, too.
+        members = model.estimators_
+        twin.estimators_ = [None if each is None else _replaced(each, change) for each in members]
+    return twin
 
 
 def _renamed(twin: Any, model: Any) -> Any:

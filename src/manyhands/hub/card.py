@@ -8,10 +8,11 @@ import sys
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from manyhands._version import __version__
 from manyhands.agreement import krippendorff_alpha, percent_agreement
-from manyhands.annotations import as_table
+from manyhands.annotations import LabelSetTable, as_table
 from manyhands.fitting.parameters import describe_parameter
 
 MARK = "library_name: manyhands"
@@ -56,7 +57,7 @@ def card(model: Any, include_annotators: bool, anonymise: bool, annotations: Any
             "",
             "## Data",
             "",
-            f"- Classes: {classes}{more}",
+            f"- {_kind_of_classes(model)}: {classes}{more}",
             *_counts(model, annotations),
             "",
             "## Annotators",
@@ -68,6 +69,10 @@ def card(model: Any, include_annotators: bool, anonymise: bool, annotations: Any
             "",
         ]
     )
+
+
+def _kind_of_classes(model: Any) -> str:
+    return "Options, of which several may apply" if hasattr(model, "options_") else "Classes"
 
 
 def _own_network(model: Any) -> str:
@@ -90,14 +95,20 @@ def _method(cls: type) -> tuple[str, list[str]]:
 def _counts(model: Any, annotations: Any) -> list[str]:
     if annotations is None:
         return [f"- Annotators: {len(model.annotators_)}"]
-    table = as_table(annotations).observed
+    holds_sets = isinstance(annotations, LabelSetTable)
+    table = annotations if holds_sets else as_table(annotations).observed
     n, annotated = table.n_annotations, int((table.annotations_per_instance() > 0).sum())
-    alpha = f"Krippendorff's alpha {krippendorff_alpha(table):.2f}"
+    if holds_sets:
+        alpha = krippendorff_alpha(table, distance="jaccard")
+        agreement = f"Krippendorff's alpha {alpha:.2f} (Jaccard distance between sets)"
+    else:
+        alpha = krippendorff_alpha(table)
+        agreement = f"{percent_agreement(table):.0%} of pairs; Krippendorff's alpha {alpha:.2f}"
     return [
         f"- Annotators: {int((table.annotations_per_annotator() > 0).sum())}",
         f"- Annotated instances: {annotated:,}",
         f"- Annotations: {n:,} ({n / annotated:.1f} per instance)",
-        f"- Agreement: {percent_agreement(table):.0%} of pairs; {alpha}",
+        f"- Agreement: {agreement}",
     ]
 
 
@@ -106,7 +117,11 @@ def accuracy_on_card(model: Any, gold: tuple[Any, Any] | None, estimate: Any) ->
     lines = []
     if gold is not None:
         n = len(np.asarray(gold[1]))
-        lines.append(f"- With gold labels: {model.score(*gold):.1%} of {n:,} instances.")
+        score, last = model.score(*gold), model[-1] if isinstance(model, Pipeline) else model
+        if hasattr(last, "options_"):
+            lines.append(f"- With gold labels: micro-F1 {score:.1%} on {n:,} instances.")
+        else:
+            lines.append(f"- With gold labels: {score:.1%} of {n:,} instances.")
     if estimate is not None:
         interval = f"(interval {estimate.low:.1%} to {estimate.high:.1%})"
         lines.append(f"- Estimated from annotations alone: {estimate.value:.1%} {interval}.")

@@ -7,11 +7,8 @@ the prior for each option (`manyhands.inference.shared_behaviour`).
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
-from time import monotonic
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -29,7 +26,7 @@ from manyhands.inference.dependence import DEPENDENCE, Dependence
 from manyhands.inference.families import family_weights
 from manyhands.inference.gold_samples import GOLD_SAMPLE, KnownLabels
 from manyhands.inference.probability import as_array
-from manyhands.inference.set_aggregator import BaseSetAggregator, ByOption, named
+from manyhands.inference.set_aggregator import BaseSetAggregator, ByOption, named, with_progress
 from manyhands.inference.shared_behaviour import (
     SharedPrior,
     count_by_others,
@@ -37,11 +34,6 @@ from manyhands.inference.shared_behaviour import (
     shared_strength,
 )
 from manyhands.typing import BoolArray, FloatArray
-
-_PROGRESS = logging.getLogger("manyhands.progress")
-
-LOG_INTERVAL = 5.0
-"""Seconds between two lines of progress in the log."""
 
 FEW_ANNOTATORS = 3.0
 """Mean number of annotators per instance up to which the prior is shared without comparing the
@@ -225,7 +217,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
     def _fits(self, table: LabelSetTable, told: ByOption, **own: Any) -> OptionFits:
         """Fit each option separately."""
         fits = OptionFits.new(table)
-        for m in _with_progress(table.n_options, "each option by itself"):
+        for m in with_progress(table.n_options, "each option by itself"):
             with told.of(m):
                 fits.keep(m, self._option(**own)._fit(table._of_code(m), self._gold_of(m), None))
         return fits
@@ -252,7 +244,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
             # Never 0, which would switch the correction off.
             rho = max(float(own.dependence.mean()), np.finfo(float).tiny)
         fits = OptionFits.new(table)
-        for m in _with_progress(table.n_options, "options with what annotators share"):
+        for m in with_progress(table.n_options, "options with what annotators share"):
             model = self._option(
                 SharedPrior.of(rates[:, m], strength), n_subtypes=1, dependence=rho
             )
@@ -453,16 +445,6 @@ class OptionFits:
         self.evidence[code] = run.evidence
         self.dependence[code] = model.dependence_
         self.models.append(model.bare())
-
-
-def _with_progress(n_options: int, what: str) -> Iterator[int]:
-    """Yield the codes of the options; long fits log their progress."""
-    told = monotonic()
-    for m in range(n_options):
-        yield m
-        if monotonic() - told >= LOG_INTERVAL and m + 1 < n_options:
-            told = monotonic()
-            _PROGRESS.info("%s: %d of %d fitted", what, m + 1, n_options)
 
 
 def _sure_counts(sums: FloatArray, squares: FloatArray, rates: FloatArray) -> FloatArray:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
+from time import monotonic
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -25,6 +27,11 @@ from manyhands.inference.base import AggregatorTraits
 from manyhands.inference.inputs import holds_nothing, only_new
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
+_PROGRESS = logging.getLogger("manyhands.progress")
+
+LOG_INTERVAL = 5.0
+"""Seconds between two lines of progress in the log."""
+
 REFUSED = {
     "start": "the fit starts from the vote shares of each option; leave start= out",
     "random_gold": "how gold was chosen is said for all options by gold_sample=; leave it out",
@@ -35,6 +42,12 @@ REFUSED = {
     "option, table.option(name), as an AnnotationStore, and fit DawidSkene to it",
 }
 """Options of `BaseAggregator.fit` that are not supported for sets, and what to do instead."""
+
+IN_THE_TABLE = (
+    "what is known is given as gold=; weights (weight=) and families (with_groups) belong to the "
+    "LabelSetTable, and parameters to the constructor"
+)
+"""Where the rest belongs that a fit of sets takes."""
 
 GoldCells: TypeAlias = Mapping[Any, Sequence[str] | Mapping[str, Any]] | ArrayLike
 """Gold for sets: {instance: options, or {option: 0 or 1}}, or an array or a frame."""
@@ -202,7 +215,9 @@ class BaseSetAggregator(BaseEstimator):
     def _refuse(self, others: Mapping[str, Any]) -> None:
         for name in others:
             if name not in REFUSED:
-                raise TypeError(f"{type(self).__name__} has no option {name!r} in fit")
+                raise TypeError(
+                    f"{type(self).__name__} has no option {name!r} in fit; {IN_THE_TABLE}"
+                )
             raise AnnotationError(f"{name}= is not for sets of labels: {REFUSED[name]}")
 
     def _read(self, table: Any) -> LabelSetTable:
@@ -357,6 +372,26 @@ def _checked(values: AnyArray) -> IntArray:
         )
     cells[known] = given.astype(np.int8)
     return cells
+
+
+# -- progress -------------------------------------------------------------------------------------
+
+
+def with_progress(n_options: int, what: str) -> Iterator[int]:
+    """Yield the codes of the options; a fit of more than some seconds says how far it is.
+
+    Parameters
+    ----------
+    n_options : int
+    what : str
+        What is fitted, for the line of the logger "manyhands.progress".
+    """
+    told = monotonic()
+    for m in range(n_options):
+        yield m
+        if monotonic() - told >= LOG_INTERVAL and m + 1 < n_options:
+            told = monotonic()
+            _PROGRESS.info("%s: %d of %d fitted", what, m + 1, n_options)
 
 
 # -- warnings -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from manyhands._version import __version__
-from manyhands.annotations import AnnotationTable
+from manyhands.annotations import AnnotationTable, LabelSetTable
 from manyhands.annotations.columns import SOURCES, require_annotators
 from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.files import check_writable, explain, file_lock, write_array, write_atomically
@@ -174,7 +174,12 @@ def _storable(values: Any) -> AnyArray:
 
 
 def check_carried(table: AnnotationTable) -> None:
-    """Raise an error if a table has families, or annotations that were not observed."""
+    """Raise an error if a table has sets, families, or annotations that were not observed."""
+    if isinstance(table, LabelSetTable):
+        raise AnnotationError(
+            "table is a LabelSetTable, and a store carries single labels; MultiLabelDawidSkene "
+            "reads the table in memory, and one option, table.option(name), fits into a store"
+        )
     require_annotators(table, "a store")
     if table.groups is not None:
         raise AnnotationError(
