@@ -152,7 +152,8 @@ def test_what_is_known_and_how_it_is_decided(answers, tmp_path):
         (("aggregate", "--history", "earlier.csv"), "--history is for single labels"),
         (("aggregate", "--continue", "x", "--method", "ebcc"), "leave --method out"),
         (("aggregate", "--rule", "f1", "--threshold", "0.3"), "each decide by themselves"),
-        (("aggregate", "--method", "ebcc"), "multi-label-ebcc is unknown"),
+        (("aggregate", "--method", "ebcc"), "ebcc infers one label per item.*--multilabel split"),
+        (("aggregate", "--method", "dawid-skeen"), "dawid-skeen is unknown .did you mean multi-"),
         (("describe", "--scale", "ordinal"), "--scale is not for sets of labels"),
         (("agreement", "--classes", "joy,fear"), "'awe'.*not among the options.*--classes"),
         (("review", "--by", "annotation"), "a set is reviewed as a whole"),
@@ -170,6 +171,19 @@ def test_what_sets_do_not_have_is_refused(given, said, answers):
     assert result.exit_code in (1, 2, 3)
     text = " ".join(result.output.split())
     assert re.search(said, text), text
+
+
+def test_a_folder_of_sets_says_how_its_answers_are_read(answers, tmp_path):
+    folder = tmp_path / "labels"
+    done("aggregate", answers, *SETS, "--out", folder)
+    read = f"FILE {shlex.join(SETS)}"
+    for command, said in {
+        "review": f"the greatest 'expected_errors' .* MultiLabelDawidSkene, .* review {read}$",
+        "next": "Run manyhands next .* FILE --multilabel split --option NAME$",
+    }.items():
+        result = run(command, folder)
+        assert result.exit_code == 3
+        assert re.search(said, " ".join(result.output.split())), result.output
 
 
 def commands_in(text):

@@ -175,7 +175,6 @@ def aggregate_sets(
     from manyhands.jobs import aggregate_label_sets, continue_label_sets
     from manyhands.jobs.aggregation import check_output
     from manyhands.jobs.label_sets import join_cells
-    from manyhands.registry import find_set_aggregator
 
     given = [name for name, value in refused.items() if value]
     if given:
@@ -187,9 +186,7 @@ def aggregate_sets(
     rule = "f1" if how.rule == Rule.f1 else "probable"
     if how.threshold is not None and rule != "probable":
         raise AnnotationError(f"--rule {rule} and --threshold each decide by themselves; give one")
-    name = how.method or "multi-label-dawid-skene"
-    prefix = "" if name.replace("-", "").lower().startswith("multilabel") else "multi-label-"
-    kind = find_set_aggregator(prefix + name)
+    kind = _find_method(how.method or "multi-label-dawid-skene", reading.multilabel)
     model = kind(**parse_settings(how.settings or [], kind))
     if how.out is not None:
         check_output(how.out, how.to)
@@ -221,6 +218,37 @@ def aggregate_sets(
         print_json(result)
         return
     print_sets(result, how.out, how.to)
+
+
+def _find_method(name: str, multilabel: str) -> type[Any]:
+    """Find a method for sets, also by the name of the one for single labels.
+
+    Raises
+    ------
+    AnnotationError
+        If it infers single labels, or there is no method of that name.
+    """
+    from manyhands.registry import (
+        all_set_aggregators,
+        find_averager,
+        find_set_aggregator,
+        short_name,
+    )
+
+    prefix = "" if name.replace("-", "").lower().startswith("multilabel") else "multi-label-"
+    try:
+        return find_set_aggregator(prefix + name)
+    except AnnotationError as error:
+        unknown = error
+    try:
+        single = short_name(find_averager(name))
+    except AnnotationError:
+        raise AnnotationError(str(unknown).replace(repr(prefix + name), repr(name))) from None
+    methods = " or ".join(short_name(cls) for _, cls in all_set_aggregators())
+    raise AnnotationError(
+        f"--method {single} infers one label per item, and --multilabel {multilabel!r} reads sets; "
+        f"give --method {methods}, or infer one option by --multilabel split --option NAME"
+    )
 
 
 def review_sets(

@@ -307,6 +307,26 @@ def read_as(folder: str | Path) -> dict[str, Any]:
     return {"multilabel": data["separator"], "none": none or None}
 
 
+def words_of_sets(folder: str | Path) -> list[str] | None:
+    """Return the options with which the answers of a folder of sets were read.
+
+    Parameters
+    ----------
+    folder : str or Path
+
+    Returns
+    -------
+    list of str, or None
+        Such as ``["--multilabel", ";"]``; None if the folder's labels are no sets.
+    """
+    try:
+        summary = json.loads(Path(folder, SUMMARY).read_text(encoding="utf-8"))
+        words = summary["set_data"].get("reading", [])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return [str(word) for word in words] or ["--multilabel", str(summary["set_data"]["separator"])]
+
+
 # -- prediction -----------------------------------------------------------------------------------
 
 

@@ -387,9 +387,13 @@ def check_kind(model: Any, given: dict[str, Any]) -> None:
     wanted = {"TextEncoder": "--texts", "ImageEncoder": "--images"}.get(type(first).__name__, "X")
     named = [name for name, value in given.items() if value is not None]
     if named != [wanted]:
-        kind = {"X": "features", "--texts": "texts", "--images": "images"}[wanted]
+        kind, example = {
+            "X": ("features", "the file of features, such as X.csv,"),
+            "--texts": ("texts", "--texts FILE"),
+            "--images": ("images", "--images DIR"),
+        }[wanted]
         raise AnnotationError(
-            f"the model was fitted on {kind}, so give {wanted} and nothing else (given: "
+            f"the model was fitted on {kind}, so give {example} and nothing else (given: "
             f"{', '.join(named) or 'nothing'})"
         )
 

@@ -316,19 +316,29 @@ def _read(
 
 def _refuse_model(command: str, tables: list[Path]) -> None:
     """Refuse the folder of a model, which holds no annotations, and say where its queue is."""
+    from manyhands.jobs.fit_label_sets import words_of_sets
+
     for path in tables:
         if not (path / "model.json").is_file():
             continue
         name = shlex.quote(str(path))
+        words = words_of_sets(path)
+        worst = "the lowest 'probability'" if words is None else "the greatest 'expected_errors'"
+        method = "DawidSkene" if words is None else "MultiLabelDawidSkene"
+        reading = "" if words is None else f" {shlex.join(words)}"
         queue = (
-            f"{path / 'labels.csv'} says how sure its labels are: look first at the lowest "
-            "'probability' of those that nobody reviewed. To see these one by one, run manyhands "
-            f"explore {name} --annotations FILE"
+            f"{path / 'labels.csv'} says how sure its labels are: look first at {worst} "
+            "of those that nobody reviewed. To see these one by one, run manyhands "
+            f"explore {name} --annotations FILE{reading}"
         )
         again = f"run manyhands {command} on the annotations that it was made from"
+        if words is not None:
+            of = reading if command == "review" else " --multilabel split --option NAME"
+            again += f": manyhands {command} FILE{of}"
+        more = f"{queue}. For the queue of {method}, {again}"
         raise AnnotationError(
             f"{path} is the folder of a model, and holds no annotations. "
-            + (f"{queue}. For the queue of DawidSkene, {again}" if command == "review" else again)
+            + (more if command == "review" else again[:1].upper() + again[1:])
         )
 
 
