@@ -553,3 +553,44 @@ def test_gold_that_cannot_be_is_refused(answers, tmp_path):
         cells = read_gold_sets(gold, table)
     np.testing.assert_array_equal(cells[0], [0, 0, 1])
     assert (cells[1:] == -1).all()
+
+
+@pytest.mark.filterwarnings("default:1 of 3 rows of gold")
+def test_gold_with_empty_cells_is_counted(answers, tmp_path):
+    gold = tmp_path / "gold.csv"
+    gold.write_text("task,labels\nt00,joy;awe\nt01,\nt02,joy\n")
+    worded = answers.with_name("worded.csv")
+    pd.read_csv(answers).fillna("NONE").to_csv(worded, index=False)
+    for path, none, mend in (
+        (worded, ("--none", "NONE"), "write 'NONE' into it"),
+        (worded, (), "--none empty"),
+    ):
+        ended = finished("aggregate", path, "--multilabel", ";", *none, "--gold", gold)
+        said = " ".join(ended.stderr.split())
+        assert "1 of 3 rows of gold are empty in the column of labels" in said
+        assert mend in said
+    assert (
+        "rows of gold are empty" not in finished("aggregate", answers, *SETS, "--gold", gold).stderr
+    )
+
+
+@pytest.mark.parametrize("none", [("NONE",), ("empty", "NONE"), ("empty",)])
+def test_what_is_written_of_an_empty_set_is_read_back(answers, tmp_path, none):
+    path, out = tmp_path / "worded.csv", tmp_path / "labels"
+    rows = pd.read_csv(answers, keep_default_na=False)
+    rows["labels"] = rows["labels"].replace("", "NONE" if "NONE" in none else "")
+    rows.to_csv(path, index=False)
+    reading = ("--multilabel", ";", *(word for name in none for word in ("--none", name)))
+    shown = json.loads(done("aggregate", path, *reading, "--out", out, "--json"))
+    written = pd.read_csv(out / "labels.csv", keep_default_na=False)
+    word = "NONE" if "NONE" in none else ""
+    assert (written["labels"] == word).sum() == 10
+    assert [row["labels"] for row in shown["labels"]] == written["labels"].tolist()
+    gold = tmp_path / "gold.csv"
+    written[["task", "labels"]].to_csv(gold, index=False)
+    table = read_label_sets(path, none=list(none))
+    cells = read_gold_sets(gold, table, none=list(none))
+    assert (cells == load(out).labels_).all()
+    sheet = tmp_path / "review.csv"
+    done("review", path, *reading, "--out", sheet)
+    assert (pd.read_csv(sheet, keep_default_na=False)["labels"] == word).sum() == 10

@@ -294,6 +294,11 @@ class Cells:
             )
 
 
+def word_of_nothing(none: str | Sequence[str] | None) -> str:
+    """Return what a cell holds where nothing was ticked: the first word of ``none``, else blank."""
+    return next((name for name in _texts(none) if name != EMPTY), "")
+
+
 def _texts(none: Any) -> tuple[str, ...]:
     if none is None:
         return ()

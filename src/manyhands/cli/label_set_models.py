@@ -85,6 +85,7 @@ def fit_sets(
         folds=how.folds,
         seed=how.seed,
         separator=reading.multilabel,
+        none=reading.nothing,
         keep_formulas=keep_formulas,
         **words_to_read(annotations, reading),
     )

@@ -195,6 +195,7 @@ def aggregate_sets(
         "rule": rule,
         "threshold": how.threshold,
         "separator": reading.multilabel,
+        "none": reading.nothing,
         "to": how.to,
         "export": read.export,
         "shown": read.shown,
@@ -280,6 +281,7 @@ def review_sets(
         n=n if n is not None else 0 if random else 100,
         n_random=random,
         separator=reading.multilabel,
+        none=reading.nothing,
         seed=seed,
     )
     columns = with_shown(columns, read.shown)

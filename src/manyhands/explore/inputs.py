@@ -32,6 +32,7 @@ from manyhands.io.exports.records import Export
 from manyhands.io.gold import GoldFile, join_gold
 from manyhands.io.label_sets import items_shown, read_sets_with_account
 from manyhands.io.long_tables import over_tasks
+from manyhands.jobs.fit_label_sets import read_as
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
 from manyhands.metrics import Level
@@ -176,13 +177,13 @@ def _sets_in(
                 "folder of images. The fields of an export are shown without it"
             )
     table, export = read_sets_with_account(annotations, **options)
-    separator = str(described["set_data"]["separator"])
+    separator, none = str(described["set_data"]["separator"]), read_as(folder)["none"]
     cells = described["levels"].get("cells")  # Folders of earlier versions have none.
     if cells is not None:
         cells = [None if level is None else Level(**level) for level in cells]
     if "aggregator" in described:  # The sets of a classifier rest on features, too.
         command = "fit"
-        found, table = read_set_consensus(folder / LABELS, table, separator=separator)
+        found, table = read_set_consensus(folder / LABELS, table, separator=separator, none=none)
         tells = described["aggregator"] == MultiLabelDawidSkene.__name__
         if cells is not None and tells:
             free = (found.n_annotations > 0)[:, None] & ~found.known
@@ -196,7 +197,13 @@ def _sets_in(
     contents = contents_of(table.answers, export, annotations, options=options, **shown)
     method, headline = str(described["method"]), str(described["headline"])
     answers = SetAnswers(
-        table, found, method=method, command=command, headline=headline, separator=separator
+        table,
+        found,
+        method=method,
+        command=command,
+        headline=headline,
+        separator=separator,
+        none=none,
     )
     return lambda journal: (answers, contents)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import LabelSetTable
+from manyhands.annotations.label_set_frames import word_of_nothing
 from manyhands.explore.answers import Answers, Vote, Words
 from manyhands.io.consensus_sets import SetConsensus
 from manyhands.io.corrections import Correction, matched
@@ -37,6 +38,9 @@ class SetAnswers(Answers[Codes]):
         How many labels of the sets are right.
     separator : str
         What stands between the labels of a set in a cell of a table.
+    none : str or sequence of str, optional
+        As in `manyhands.io.read_label_sets`; its first word other than "empty" is written of a set
+        without labels.
     """
 
     is_set = True
@@ -53,11 +57,13 @@ class SetAnswers(Answers[Codes]):
         command: str,
         headline: str,
         separator: str,
+        none: str | Sequence[str] | None = None,
     ) -> None:
         self.table, self.options, self.notes = table, found.options, []
         self.method, self.command = method, command
         super().__init__(self.table.instance)
-        self._found, self._headline, self._separator = found, headline, separator
+        self._found, self._headline = found, headline
+        self._separator, self._none = separator, none
         self._ticks = found.ticks.copy()
         self._known: BoolArray = np.asarray(found.known.all(axis=1))
         self._order = found.by_doubt()
@@ -171,11 +177,12 @@ class SetAnswers(Answers[Codes]):
 
     def write(self, path: Path, found: Any, **options: Any) -> Path:
         """Write sets; see `manyhands.io.writers.write_sets`."""
-        return write_sets(path, found, separator=self._separator, method=self.method, **options)
+        own: dict[str, Any] = {"separator": self._separator, "none": self._none}
+        return write_sets(path, found, method=self.method, **own, **options)
 
     def cell(self, value: Any) -> Any:
-        """Return the names of a set, with the separator between them."""
-        return self._separator.join(value or ())
+        """Return the names of a set, with the separator between them, as in its table."""
+        return self._separator.join(value or ()) or word_of_nothing(self._none)
 
 
 def _codes(ticks: BoolArray) -> Codes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -12,6 +13,7 @@ from scipy.sparse import csr_array
 from manyhands.annotations import LabelSetTable
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.groups import can_be_judged, in_one_family, undeclared_models, unit_of
+from manyhands.annotations.label_set_frames import word_of_nothing
 from manyhands.annotations.target import as_one_kind, over
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import with_types
@@ -109,8 +111,18 @@ class SetConsensus:
         """Count the instances per recommended action."""
         return {action: int((self.actions == action).sum()) for action in ACTIONS}
 
-    def arrays(self, separator: str) -> dict[str, AnyArray]:
+    def arrays(
+        self, separator: str, none: str | Sequence[str] | None = None
+    ) -> dict[str, AnyArray]:
         """Return the columns of ``labels.csv`` as arrays.
+
+        Parameters
+        ----------
+        separator : str
+            What is written between the labels of a set.
+        none : str or sequence of str, optional
+            As in `manyhands.io.read_label_sets`: its first word other than "empty" is written of a
+            set without labels. Default: an empty cell.
 
         Returns
         -------
@@ -120,13 +132,15 @@ class SetConsensus:
             unknown); ``n_annotations``; ``agreement``; ``action``; the method's own probability of
             every option; and ``reviewed``, "yes" if all of the set is known.
         """
-        rows = np.arange(len(self.tasks))
+        rows, nothing = np.arange(len(self.tasks)), word_of_nothing(none)
         shares = {
             f"p({name})": self.posterior[:, m] for m, name in enumerate(self.options.tolist())
         }
         return {
             "task": self.tasks,
-            "labels": np.array([separator.join(names) for names in self.labels], dtype=object),
+            "labels": np.array(
+                [separator.join(names) or nothing for names in self.labels], dtype=object
+            ),
             "expected_errors": self.expected_errors,
             "least_sure": self.options[self.doubtful],
             "probability": self.probability[rows, self.doubtful],
@@ -137,11 +151,13 @@ class SetConsensus:
             REVIEWED: np.where(self.known.all(axis=1), "yes", ""),
         }
 
-    def columns(self, separator: str) -> dict[str, list[Any]]:
+    def columns(
+        self, separator: str, none: str | Sequence[str] | None = None
+    ) -> dict[str, list[Any]]:
         """Return the columns of ``labels.csv`` as lists of plain values, None where missing."""
         return {
             name: [None if v != v else v for v in values.tolist()]
-            for name, values in self.arrays(separator).items()
+            for name, values in self.arrays(separator, none).items()
         }
 
 
@@ -197,7 +213,11 @@ def set_consensus(
 
 
 def read_set_consensus(
-    path: PathLike, table: LabelSetTable, *, separator: str = ";"
+    path: PathLike,
+    table: LabelSetTable,
+    *,
+    separator: str = ";",
+    none: str | Sequence[str] | None = None,
 ) -> tuple[SetConsensus, LabelSetTable]:
     """Read sets that manyhands wrote, and join them with the answers behind them.
 
@@ -208,6 +228,8 @@ def read_set_consensus(
     table : LabelSetTable
     separator : str
         What stands between the labels of a set.
+    none : str or sequence of str, optional
+        As in `manyhands.io.read_label_sets`; an empty cell is a set without labels anyway.
 
     Returns
     -------
@@ -240,11 +262,13 @@ def read_set_consensus(
             )
         rows, _ = encode(mine, theirs, argument="tasks", vocabulary_name="tasks")
         table = replace(table, answers=over(table.answers, tasks, rows)).with_options(names)
+        nothing = word_of_nothing(none)
         code_of = {name: code for code, name in enumerate(names)}
         ticks = np.zeros((len(tasks), len(names)), dtype=bool)
         cells, blank = frame["labels"].to_list(), missing_mask(frame["labels"].to_numpy())
         for row in np.flatnonzero(~blank).tolist():
             held = [name.strip() for name in str(cells[row]).split(separator) if name.strip()]
+            held = [] if held == [nothing] else held
             strange = [name for name in held if name not in code_of]
             if strange:
                 raise AnnotationError(

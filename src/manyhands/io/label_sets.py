@@ -13,7 +13,7 @@ import numpy as np
 
 from manyhands.annotations import LabelSetTable
 from manyhands.annotations.ids import natural_keys
-from manyhands.annotations.label_set_frames import EMPTY, TICKED
+from manyhands.annotations.label_set_frames import EMPTY, TICKED, word_of_nothing
 from manyhands.annotations.label_sets import SEPARATORS, cut
 from manyhands.annotations.target import SETS
 from manyhands.annotations.wide import with_joined_task
@@ -371,7 +371,8 @@ def read_gold_sets(
         nothing applies. Or a file of corrections (.jsonl), of which those not undone count.
     table : LabelSetTable
     multilabel, none
-        As in `read_label_sets`; an empty cell is unknown, unless ``none`` names "empty".
+        As in `read_label_sets`; an empty cell is unknown (a warning counts such rows),
+        unless ``none`` names "empty".
     task, encoding, separator
         As in `read_annotations`.
 
@@ -525,8 +526,15 @@ def _read_sets(
     frame = pd.DataFrame({"task": tasks, "worker": "gold", "labels": values})
     empty = frame["labels"].isna() | (frame["labels"].astype(str).str.strip() == "")
     words = [] if none is None else [none] if isinstance(none, str) else list(none)
-    if EMPTY not in words:
-        frame = frame[~empty]  # An instance without gold, as in a sheet that is not filled in.
+    if EMPTY not in words and empty.any():
+        word = word_of_nothing(words)
+        mend = f"write {word!r} into it" if word else "pass none='empty'"
+        warn_caller(
+            f"{int(empty.sum()):,} of {len(empty):,} rows of gold are empty in the column of "
+            "labels: they count as not known. If an empty cell means that no option applies, "
+            f"{mend}"
+        )
+        frame = frame[~empty]
     if not len(frame):
         return
     found = LabelSetTable.from_frame(frame, separator=multilabel, none=none, duplicates="error")

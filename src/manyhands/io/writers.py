@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -148,6 +148,7 @@ def write_sets(
     found: SetConsensus,
     *,
     separator: str = ";",
+    none: str | Sequence[str] | None = None,
     to: str = "table",
     export: Export | None = None,
     method: str = "manyhands",
@@ -157,13 +158,14 @@ def write_sets(
 ) -> Path:
     """Write the result of `manyhands.io.consensus_sets.set_consensus`; see `write_labels`.
 
-    In a table, ``separator`` stands between the labels of a set; for a tool, a set is a list, as of
-    check boxes.
+    In a table, ``separator`` stands between the labels of a set, and a set without labels is the
+    first word of ``none`` other than "empty", or else an empty cell; for a tool, a set is a
+    list, as of check boxes.
     """
     path = check_target(path, to)
     if to == "table":
         check_separator(found.options, separator)
-        columns = with_shown(found.columns(separator), shown or shown_of(export))
+        columns = with_shown(found.columns(separator, none), shown or shown_of(export))
         return write_table(path, columns, keep_formulas=keep_formulas, excel=excel)
     columns = found.columns(separator) | {"labels": found.labels}
     return _write_for_tool(path, found, columns, to, export, method)

@@ -21,6 +21,7 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from manyhands.annotations import LabelSetTable
+from manyhands.annotations.label_set_frames import word_of_nothing
 from manyhands.classifiers.aggregated_sets import decided
 from manyhands.decision import SetDecision, decide_sets
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -78,6 +79,7 @@ def fit_label_sets(
     folds: int | None = None,
     seed: int = 0,
     separator: str = ";",
+    none: str | Sequence[str] | None = None,
     title: str | None = None,
     keep_formulas: bool = False,
     files: Sequence[str] = (),
@@ -110,6 +112,8 @@ def fit_label_sets(
     seed : int
     separator : str
         What is written between the labels of a set.
+    none : str or sequence of str, optional
+        As in `aggregate_label_sets`.
     title : str, optional
         Of the report.
     keep_formulas : bool
@@ -187,7 +191,7 @@ def fit_label_sets(
         if is_saved:
             save(model if encoder is None else make_pipeline(encoder, model), staged)
         own: dict[str, Any] = {"keep_formulas": keep_formulas}
-        write_sets(staged / LABELS, sets, separator=separator, shown=shown, **own)
+        write_sets(staged / LABELS, sets, separator=separator, none=none, shown=shown, **own)
         for name, columns in tables.items():
             write_table(staged / name, columns, **own)
         write_atomically(staged / SUMMARY, json.dumps(whole, indent=1, allow_nan=False))
@@ -198,7 +202,7 @@ def fit_label_sets(
         warn_caller(f"no model is in {folder}: {model._traits.save_refusal}")
     return {
         **summary,
-        "labels": rows_of({name: plain(v) for name, v in sets.arrays(separator).items()}),
+        "labels": rows_of({name: plain(v) for name, v in sets.arrays(separator, none).items()}),
         "annotators": rows_of(tables[ANNOTATORS]),
         "options": rows_of(tables[OPTIONS]),
         "files": [str(Path(folder) / name) for name in written],
@@ -383,10 +387,10 @@ def predict_label_sets(
     last = model[-1] if isinstance(model, Pipeline) else model
     found, separator = decided(last, proba), options["multilabel"]
     check_separator(last.options_, separator)
-    names = last.options_
+    names, nothing = last.options_, word_of_nothing(options.get("none"))
     columns: dict[str, list[Any]] = {
         "task": plain(tasks),
-        "labels": [separator.join(names[row].tolist()) for row in found.ticks],
+        "labels": [separator.join(names[row].tolist()) or nothing for row in found.ticks],
         "least_sure": plain(names[np.abs(proba - 0.5).argmin(axis=1)]),
     }
     columns |= {f"p({name})": plain(proba[:, m]) for m, name in enumerate(names.tolist())}

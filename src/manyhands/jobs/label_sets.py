@@ -14,6 +14,7 @@ from manyhands.agreement import krippendorff_alpha, option_agreement
 from manyhands.agreement.set_distances import MOST_SETS
 from manyhands.annotations import LabelSetTable
 from manyhands.annotations.duplicates import Duplicates
+from manyhands.annotations.label_set_frames import word_of_nothing
 from manyhands.decision import SetDecision, decide_sets
 from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.files import write_atomically
@@ -75,6 +76,8 @@ def aggregate_label_sets(
     **options
         rule, threshold : how labels are decided; see `manyhands.decide_sets`.
         separator : str, what is written between the labels of a set.
+        none : str or sequence of str, as in `manyhands.io.read_label_sets`; its first word other
+        than "empty" is written of a set without labels.
         files, reading : sequences of str, for the commands in the report: the files of the answers,
         and the options of the command line that read them.
         to, export, keep_formulas, shown : as in `manyhands.io.writers.write_sets`.
@@ -208,6 +211,7 @@ def _concluded(
     rule: str = "probable",
     threshold: float | None = None,
     separator: str = ";",
+    none: str | Sequence[str] | None = None,
     to: str = "table",
     export: Export | None = None,
     shown: Shown | None = None,
@@ -249,7 +253,7 @@ def _concluded(
         "gold": scores,
     }
     method = type(model).__name__
-    own: dict[str, Any] = {"separator": separator, "export": export, "method": method}
+    own: dict[str, Any] = {"separator": separator, "none": none, "export": export, "method": method}
     own |= {"keep_formulas": keep_formulas, "shown": shown}
     written: list[Path] = []
     if place is not None and place.suffix:
@@ -262,7 +266,7 @@ def _concluded(
             written.append(write_sets(place / tool_file(to), found, to=to, **own))
     return {
         **summary,
-        "labels": rows_of({name: plain(v) for name, v in found.arrays(separator).items()}),
+        "labels": rows_of({name: plain(v) for name, v in found.arrays(separator, none).items()}),
         "annotators": rows_of(annotators),
         "options": rows_of(options),
         "files": [str(path) for path in written],
@@ -322,6 +326,7 @@ def review_label_sets(
     n: int = 100,
     n_random: int = 0,
     separator: str = ";",
+    none: str | Sequence[str] | None = None,
     seed: int = 0,
 ) -> tuple[dict[str, list[Any]], SetConsensus]:
     """List the sets with the most wrong options to expect, and some drawn at random.
@@ -335,6 +340,8 @@ def review_label_sets(
         Length of the queue, and how many are drawn from the rest, which come first.
     separator : str
         What is written between the labels of a set.
+    none : str or sequence of str, optional
+        As in `aggregate_label_sets`.
     seed : int
 
     Returns
@@ -361,7 +368,8 @@ def review_label_sets(
     drawn = np.random.default_rng(seed).permutation(np.sort(order[n:]))[:n_random]
     rows = np.concatenate([drawn, queue]).astype(np.int64)
     told = 1 - found.probability[rows, found.doubtful[rows]]
-    labels = [separator.join(found.labels[i]) for i in rows.tolist()]
+    nothing = word_of_nothing(none)
+    labels = [separator.join(found.labels[i]) or nothing for i in rows.tolist()]
     columns: dict[str, Any] = {
         "task": found.tasks[rows],
         "labels": labels,
