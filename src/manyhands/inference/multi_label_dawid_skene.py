@@ -34,6 +34,7 @@ from manyhands.inference.shared_behaviour import (
     shared_strength,
 )
 from manyhands.typing import BoolArray, FloatArray
+from manyhands.wording import counted
 
 FEW_ANNOTATORS = 3.0
 """Mean number of annotators per instance up to which the prior is shared without comparing the
@@ -91,7 +92,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
     shared_ : bool
         Whether the prior is shared.
     why_ : str
-        The reason for ``shared_``.
+        The reason for ``shared_``, and whether ``n_subtypes`` was given in vain.
     evidence_ : dict {"shared": float, "own": float}
         Log evidence (nats) of both models, summed over the options; empty if no prior could be
         shared.
@@ -202,17 +203,22 @@ class MultiLabelDawidSkene(BaseSetAggregator):
 
     def _shares(self, per_instance: float) -> bool:
         """Decide whether the prior is shared, and set ``why_``."""
+        dropped = "" if self.n_subtypes == "auto" else f"; n_subtypes={self.n_subtypes} is not used"
         if self.share is True:
+            self.why_ += dropped
             return True
         gain = self.evidence_["shared"] - self.evidence_["own"]
         more = "greater" if gain > 0 else "less"
-        evidence = f"the evidence of sharing is {abs(gain):,.0f} nats {more}"
+        by = counted(round(abs(gain)), "nat")
+        evidence = f"the evidence of sharing is {by} {more}"
         evidence += " than that of each option by itself"
         self.why_ = evidence
         if per_instance <= FEW_ANNOTATORS:
             but = "" if gain > 0 else f", although {evidence}"
             self.why_ = f"instances have {per_instance:.1f} annotators on average{but}"
-        return gain > 0 or per_instance <= FEW_ANNOTATORS
+        shares = gain > 0 or per_instance <= FEW_ANNOTATORS
+        self.why_ += dropped if shares else ""
+        return shares
 
     def _fits(self, table: LabelSetTable, told: ByOption, **own: Any) -> OptionFits:
         """Fit each option separately."""

@@ -630,8 +630,8 @@ def told_of_decision(rule: str, threshold: float | None, decided: SetDecision) -
         return (
             "Of each option, so many of its likeliest items are ticked that the expected F1 is "
             f"greatest; that is from probabilities of {percent(min(low, 1.0))} to "
-            f"{percent(min(high, 1.0))} on. It ticks more where labels are rare, because crowds "
-            "overlook labels that experts see."
+            f"{percent(min(high, 1.0))} on. It ticks more where labels are rare, which pays if "
+            "annotators overlook labels, and can cost if they do not."
         )
     return (
         "An option is ticked where it is more probable than not, which makes the fewest wrong "
