@@ -251,6 +251,7 @@ GOLD = {
 }
 
 
+@pytest.mark.filterwarnings("default:1 of 2 rows of gold")
 @pytest.mark.parametrize("layout", GOLD)
 def test_gold(tmp_path, layout):
     table = read_label_sets(write(tmp_path / "a.csv", long(";".join)), none="empty")

@@ -167,7 +167,8 @@ class Reading:
             "--none",
             metavar="VALUE",
             help="With --multilabel ';', the value which says that nothing was ticked, such as "
-            "NONE; 'empty' stands for empty cells. May be repeated.",
+            "NONE; 'empty' stands for empty cells. Repeat the option for several: --none NONE "
+            "--none empty.",
         ),
     ] = None
     option: Annotated[

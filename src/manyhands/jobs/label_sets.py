@@ -410,7 +410,11 @@ def _write_folder(
 
 
 def annotator_columns(model: BaseSetAggregator) -> dict[str, list[Any]]:
-    """Return the columns of ``annotators.csv``: answers, ticks, and accuracy where known."""
+    """Return the columns of ``annotators.csv``: answers, ticks, and accuracy where known.
+
+    The ends ``_low_95`` and ``_high_95`` are those of nominal 95 % intervals, which cover less in
+    some simulated crowds; see `MultiLabelDawidSkene.intervals`.
+    """
     table = model.table_
     ticks = np.bincount(table.annotator, table.ticks_per_answer(), table.n_annotators)
     n = table.annotations_per_annotator()
