@@ -523,6 +523,7 @@ def set_page(records: list[Record]) -> dict[str, Any]:
             ["set", "k", "majority", "log loss", "auto", "F1 of auto, with rule f1"], losses
         ),
         "draws": len(DRAWS),
+        "varierr_macro": pair(where(records, name="varierr", k=2), "macro"),
     }
 
 
@@ -570,7 +571,18 @@ def crowd_page(records: list[Record]) -> dict[str, Any]:
                 ]
             )
     heading = ["crowd", "k", "F1", "log loss", "F1, rule f1", "r", "shares", "covers", "by option"]
+    under = where(records, crowd="under, over", k=5)
+    covers = {
+        f"{crowd} with {k} annotators": float(np.mean([r["covered_overall"] for r in found]))
+        for crowd, k in product(HABITS, PER_ITEM)
+        if (found := where(records, crowd=crowd, k=k))
+    }
+    least = min(covers, key=lambda name: covers[name])
     return {
+        "covers_least": least,
+        "covers": f"{covers[least]:.0%}",
+        "under_shares": f"{np.mean([r['gain'] > 0 for r in under]):.0%}",
+        "under_loss": pair(under, "loss"),
         "crowds": table(heading, rows),
         "seeds": len(SEEDS),
         "kinds": [f"- **{name}**: {what}." for name, what in HABITS.items()],

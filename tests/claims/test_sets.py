@@ -67,9 +67,10 @@ def test_accepted_sets_are_right_in_simulations(skill, k):
         accepted.append(found["found"].actions == "accept")
         right.append(found["right"])
     accepted, right = np.concatenate(accepted), np.concatenate(right)
-    assert right[accepted].mean() >= 0.95 if accepted.any() else skill == (0.8, 0.05)
     if skill == (0.95, 0.02):  # A rule that accepts nothing would be of no use.
         assert accepted.mean() > 0.4
+    assert accepted.any() or skill == (0.8, 0.05)
+    assert right[accepted].mean() >= 0.95 if accepted.any() else True
     assert right[~accepted].mean() <= right[accepted].mean() if accepted.any() else True
 
 
@@ -137,6 +138,9 @@ def test_what_is_told_holds_on_real_sets(study, name, k, rule, data_home):
     levels, accepted = found["levels"], found["found"].actions == "accept"
     assert levels.given.low <= found["precision"]
     assert levels.found.low <= found["recall"] or name == "relex"  # Of two of fourteen options.
+    # The crowds agree too little: docs/label_sets.md says that hardly any set is accepted.
+    assert accepted.mean() < 0.02
+    assert accepted.any() == ((name, k) == ("relex", 5))
     if accepted.any():
         cells = found["known"] & accepted[:, None]
         assert not cells.any() or found["right"][cells].mean() >= 0.95
