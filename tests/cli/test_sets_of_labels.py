@@ -535,6 +535,7 @@ def test_a_separator_within_an_option_is_refused(tmp_path):
     assert cells_of(read_label_sets(path, multilabel="|")) == cells_of(table)
 
 
+@pytest.mark.filterwarnings("default:1 of 3 rows of gold")
 def test_gold_that_cannot_be_is_refused(answers, tmp_path):
     table = read_label_sets(answers, none="empty")
     gold = tmp_path / "gold.csv"
