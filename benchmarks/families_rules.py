@@ -326,7 +326,8 @@ Constants = dict[str, tuple[Any, str, tuple[Any, ...]]]
 
 GOLD_CONSTANTS: Constants = {
     "SCALES": (gold_corrected, "SCALES", SCALES),
-    "FAMILIES_PRIOR": (gold_corrected, "FAMILIES_PRIOR", steps_of(gold_corrected.FAMILIES_PRIOR)),
+    # The records name this constant as it was called when they were made.
+    "CUT_MASS": (gold_corrected, "FAMILIES_PRIOR", steps_of(gold_corrected.FAMILIES_PRIOR)),
     "TEMPERED_RHO": (gold_corrected, "TEMPERED_RHO", steps_of(gold_corrected.TEMPERED_RHO)),
     "DENSE": (shared_mistakes, "DENSE", steps_of(DENSE)),
 }

@@ -405,7 +405,9 @@ class Killed(Exception):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"fusion": 0.0}, {"validation": 0.2, "patience": 20}])
+@pytest.mark.parametrize(
+    "options", [{}, {"fusion": 0.0}, {"validation": 0.2, "protocol": PersonalProtocol(patience=20)}]
+)
 @pytest.mark.parametrize("epoch", [1, 4])
 def test_resume_ends_in_the_same_weights(options, epoch, tmp_path, monkeypatch):
     X, A = noisy_problem(3)

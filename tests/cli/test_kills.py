@@ -135,7 +135,9 @@ def forked(run, place, after=None):
 
 def names(found):  # Weights are named by their content.
     return found if not isinstance(found, dict) else {
-        name.split("-")[0]: mark for name, mark in found.items()}
+        name.split("-")[0]: mark for name, mark in found.items()
+        # A fit that was killed leaves the checkpoint from which a fit of the same data goes on.
+        if name != "checkpoint.safetensors"}
 
 
 for day in ("old", "new"):

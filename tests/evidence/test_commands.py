@@ -61,7 +61,8 @@ def run(*arguments):
 
 def page_of(folder):
     assert run("results", "mine", "--out", "pages", "--format", "md").exit_code == 0
-    return (folder / "pages" / "mine.md").read_text(encoding="utf-8")
+    pages = [folder / "pages" / "mine.md", *sorted((folder / "pages" / "mine").rglob("*.md"))]
+    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
 
 @pytest.mark.slow
@@ -103,7 +104,7 @@ def test_from_a_row_to_a_page(folder):
 
     result = run("results", "mine", "--out", "pages")
     assert result.exit_code == 0, result.output
-    page = (folder / "pages" / "mine.md").read_text(encoding="utf-8")
+    page = page_of(folder)
     # sqrt(.9 * .1 / 20) = .067: 100 % of 20 is within two standard errors of 90 %.
     assert ("| 90.00, last epoch | 6.71 | within (last epoch) |") in page
     assert "| failed | ValueError: no \\[bold\\]luck\\[/\\] | 0 | mine/bad |" in page
