@@ -24,7 +24,7 @@ from manyhands.datasets import AGGREGATION_SETS
 from manyhands.datasets.base import data_home
 from manyhands.inference import base, gold_corrected, gold_samples
 from manyhands.inference.identifiability import (
-    LoneFamilies,
+    IsolatedFamilies,
     agreement_between_units,
     constant_annotators,
 )
@@ -50,12 +50,12 @@ METHODS: dict[str, Callable[[], Any]] = {
 def as_before() -> Iterator[None]:
     """Fits of which every instance is a part; ten gold labels are enough, fifty with families."""
 
-    def none(votes: Any, groups: Any) -> LoneFamilies:
-        return LoneFamilies.none(votes.n_instances)
+    def none(votes: Any, groups: Any) -> IsolatedFamilies:
+        return IsolatedFamilies.none(votes.n_instances)
 
     with ExitStack() as stack:
         for module in (base, gold_corrected):
-            stack.enter_context(mock.patch.object(module, "lone_families", none))
+            stack.enter_context(mock.patch.object(module, "isolated_families", none))
         stack.enter_context(mock.patch.object(gold_samples, "LEAST_GOLD_PER_CLASS", 0))
         yield
 

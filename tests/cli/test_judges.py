@@ -9,7 +9,7 @@ import pytest
 import manyhands
 from manyhands.cli.translation import with_options
 from manyhands.exceptions import NotIdentifiableWarning
-from manyhands.inference.identifiability import LoneFamilies, warn_of_lone_families
+from manyhands.inference.identifiability import IsolatedFamilies, warn_of_isolated_families
 from tests.cli.conftest import done, done_json, refused
 
 N, CLASSES = 240, np.array(["cat", "dog", "owl"])
@@ -264,9 +264,9 @@ def test_a_family_that_is_alone_is_not_said_to_be_one_annotation(crowd, n):
         assert "one annotator (a family counts as one), so that nothing shows who is right" in said
 
 
-def test_advice_on_a_lone_family_names_the_options_of_the_command():
-    found = LoneFamilies(np.arange(100) < 90, 100, ("llm",), enough=False)
+def test_advice_on_an_isolated_family_names_the_options_of_the_command():
+    found = IsolatedFamilies(np.arange(100) < 90, 100, ("llm",), enough=False)
     with pytest.warns(NotIdentifiableWarning) as told:
-        warn_of_lone_families(found)
+        warn_of_isolated_families(found)
     said = with_options(str(told[0].message))
     assert "--known FILE --method GoldCorrected --groups none, without --people" in said

@@ -424,7 +424,7 @@ def test_one_cluster_is_one_annotator(seed):
     )
     published = {"confusion_prior": None, "dependence": 0, "accelerate": False}
     with pytest.MonkeyPatch.context() as patch:
-        # A lone annotator is believed, which is not what is compared here.
+        # An isolated annotator is believed, which is not what is compared here.
         patch.setattr(base, "comparisons", lambda _: Comparisons(12, 12, 0))
         # Both of its starts are the one that Dawid and Skene's EM has.
         patch.setattr(worker_clustering, "posterior_by_messages", vote_shares)

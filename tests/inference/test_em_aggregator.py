@@ -116,7 +116,7 @@ def test_it_is_an_aggregator_like_the_others(table):
     np.testing.assert_array_equal(again.labels_, model.labels_)
 
 
-def test_gold_lone_annotators_and_dependence_are_nothing_it_knows_of(table):
+def test_gold_isolated_annotators_and_dependence_are_nothing_it_knows_of(table):
     model = SameSkill(dependence=0.3).fit(table, gold={0: 2, 1: 0})
     np.testing.assert_allclose(model.posterior_[:2], [[0, 0, 1], [1, 0, 0]], atol=1e-12)
     sure = SameSkill().fit(table).posterior_.max(axis=1)

@@ -499,7 +499,9 @@ def test_the_page_quotes_the_messages():
     quoted = [
         re.sub(r"z = [\d.-]+", "z", " ".join(each.replace("> ", "").split())) for each in quoted
     ]
-    quoted = [each for each in quoted if not each.startswith("On 94 %")]  # test_lone_families.py
+    quoted = [
+        each for each in quoted if not each.startswith("On 94 %")
+    ]  # test_isolated_families.py
     A, _ = with_machines(0)
     (undeclared,) = messages_of(DawidSkene(), A[:, [0, 1, 2, 3, 4, 5, 6]])
     A, _ = independent(0)
@@ -511,10 +513,10 @@ def test_the_page_quotes_the_messages():
 def test_machines_are_found_where_few_instances_have_two_annotators():
     A, _ = with_machines(0, n=1600, humans=6, machines=3)
     part = np.arange(1600) % 3
-    lone = np.arange(1600) >= 150
+    isolated = np.arange(1600) >= 150
     for machine in range(3):
-        A[lone & (part != machine), 6 + machine] = -1
-    A[lone, :6] = -1
+        A[isolated & (part != machine), 6 + machine] = -1
+    A[isolated, :6] = -1
     few, shared = messages_of(DawidSkene(), A)
     assert few.startswith("only 150 of 1,600 annotated instances have annotations by two")
     assert shared.startswith("Annotators 6, 7, 8 agree with one another more than with the others")

@@ -198,7 +198,7 @@ n_features) for two classes
             protocol_parameters=("scaling",),
             start_refusal="ends at the one minimum",
             devices_refusal="solves for its weights over all instances at once (ADMM)",
-            length_refusal="an epoch is an iteration of the solver, which ends by tol",
+            auto_epochs_refusal="an epoch is an iteration of the solver, which ends by tol",
         )
 
     def _build_module(

@@ -130,7 +130,7 @@ class EmbeddingClassifier(BaseCrowdClassifier):
             balanced_by="class_prior_",
             shrinks_confusions=True,
             balances_annotations=False,
-            length_refusal="a pilot would have to fit the regression after every epoch",
+            auto_epochs_refusal="a pilot would have to fit the regression after every epoch",
         )
 
     # -- fitting ----------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def refuse_auto(model: Method) -> None:
     ------
     InvalidParameterError
     """
-    reason = model._traits.length_refusal
+    reason = model._traits.auto_epochs_refusal
     if reason is not None and isinstance(model.max_epochs, str) and model.max_epochs == "auto":
         raise InvalidParameterError(
             f"The 'max_epochs' parameter of {type(model).__name__} must be an int in the range "

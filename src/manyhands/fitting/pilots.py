@@ -144,7 +144,7 @@ def n_epochs_to_search(model: BaseEstimator, n_instances: int) -> int | None:
         or model.validation is not None
     ):
         return None
-    is_open = traits.pilots and traits.trains_once and traits.length_refusal is None
+    is_open = traits.pilots and traits.trains_once and traits.auto_epochs_refusal is None
     if not is_open or n_instances < FEWEST_INSTANCES:
         return None
     return n_epochs_of_pilot(ceil(n_instances / model.batch_size))

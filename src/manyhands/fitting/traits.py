@@ -81,7 +81,7 @@ class Traits:
         Parameters that training protocols may set; None: all of the class's parameters.
     focal_refusal : str or None
         Why a focal ``class_balance`` is refused. None: it is not.
-    length_refusal : str or None
+    auto_epochs_refusal : str or None
         Why ``max_epochs="auto"`` is refused. None: it is not.
     start_refusal : str or None
         Why ``fit(start=...)`` is refused: what replaces the weights. None: it is supported.
@@ -113,6 +113,6 @@ class Traits:
     repeats_small_trainings: bool = False
     protocol_parameters: tuple[str, ...] | None = None
     focal_refusal: str | None = None
-    length_refusal: str | None = None
+    auto_epochs_refusal: str | None = None
     start_refusal: str | None = None
     devices_refusal: str | None = None

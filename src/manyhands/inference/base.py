@@ -30,17 +30,17 @@ from manyhands.inference.checkpoints import FolderCheckpoint, digest_of
 from manyhands.inference.confusions import estimate_confusions
 from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.identifiability import (
-    LoneFamilies,
+    IsolatedFamilies,
     comparisons,
     decided,
-    lone_families,
+    isolated_families,
     read_out_families,
-    read_out_lone,
+    read_out_isolated,
     set_apart,
-    trust_lone_labels,
+    trust_isolated_labels,
     unidentified,
-    warn_of_lone_annotators,
-    warn_of_lone_families,
+    warn_of_isolated_annotators,
+    warn_of_isolated_families,
     warn_of_unidentified,
 )
 from manyhands.inference.inputs import (
@@ -482,16 +482,16 @@ class BaseAggregator(BaseEstimator):
         rng = self._generator()
         votes = execution.of(self, self._votes(table, gold), table, start)
         self._n_responses = votes.n_responses
-        everything, lone = votes, self._lone_families(votes)
-        self._labels_families = lone.enough
-        votes = set_apart(votes, lone)
+        everything, isolated = votes, self._isolated_families(votes)
+        self._labels_families = isolated.enough
+        votes = set_apart(votes, isolated)
         given, found = votes, comparisons(votes) if self.traits.compares_annotators else None
-        if found is not None and not lone.are_all and (found.are_none or found.are_few):
-            warn_of_lone_annotators(found)
-            votes = trust_lone_labels(votes)
+        if found is not None and not isolated.are_all and (found.are_none or found.are_few):
+            warn_of_isolated_annotators(found)
+            votes = trust_isolated_labels(votes)
         if found is not None and self.traits.warns_of_shared_mistakes:
-            warn_of_shared_mistakes(table, n_gold=0 if lone.are_all else found.known)
-        warn_of_lone_families(lone)
+            warn_of_shared_mistakes(table, n_gold=0 if isolated.are_all else found.known)
+        warn_of_isolated_families(isolated)
         first: Any = start
         if start is None and self.traits.uses_start:
             first = votes.starting_shares()
@@ -500,15 +500,15 @@ class BaseAggregator(BaseEstimator):
         self.log_likelihood_: FloatArray = np.zeros(0)
         self.n_iter_ = 0
         self._infer(votes, first, rng)
-        if found is not None and not lone.are_all and found.are_few and not found.are_none:
-            read_out_lone(given, self.posterior_, self._posterior)
-        if lone.n:
-            model = self._posterior if lone.enough else None
-            read_out_families(everything, lone.alone, self.posterior_, model)
-        reason = None if lone.are_all else self._unidentified(given)
+        if found is not None and not isolated.are_all and found.are_few and not found.are_none:
+            read_out_isolated(given, self.posterior_, self._posterior)
+        if isolated.n:
+            model = self._posterior if isolated.enough else None
+            read_out_families(everything, isolated.alone, self.posterior_, model)
+        reason = None if isolated.are_all else self._unidentified(given)
         if self.traits.compares_annotators:
             warn_of_unidentified(reason)
-        self.identified_ = decided(reason, lone, self.is_known_)
+        self.identified_ = decided(reason, isolated, self.is_known_)
         self._judge_sample(everything)
         self.sample_note_ = self._contradicted()
         if self.sample_note_ is not None:
@@ -593,9 +593,9 @@ class BaseAggregator(BaseEstimator):
         found = self._sampled_posterior
         return np.zeros((0, len(self.classes_))) if found is None else found
 
-    def _lone_families(self, votes: Any) -> LoneFamilies:
+    def _isolated_families(self, votes: Any) -> IsolatedFamilies:
         """Return the instances that only one family annotated; they are left out of the fit."""
-        return lone_families(votes, self.table_.groups)
+        return isolated_families(votes, self.table_.groups)
 
     def _unidentified(self, votes: Any) -> str | None:
         """Return why the annotations identify no label at all; None if they identify some."""
@@ -687,7 +687,7 @@ class BaseAggregator(BaseEstimator):
         votes = replace(votes, n_responses=self._n_responses)
         posterior = posterior_of(votes)
         if not self._labels_families:
-            read_out_families(votes, self._lone_families(votes).alone, posterior, None)
+            read_out_families(votes, self._isolated_families(votes).alone, posterior, None)
         return posterior
 
     def predict(self, table: Any) -> AnyArray:
@@ -731,7 +731,7 @@ class BaseAggregator(BaseEstimator):
     def _fitted_votes(self) -> Any:
         """Return the answers that were used in the fit, without abstentions."""
         votes: Any = votes_of(self.table_, self._gold)
-        return set_apart(votes, self._lone_families(votes))
+        return set_apart(votes, self._isolated_families(votes))
 
     posterior_: FloatArray
     identified_: BoolArray

@@ -21,7 +21,7 @@ from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.ids import GIVEN, as_frame
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.inference.base import PLAIN, BaseAggregator, Execution, known_prior
-from manyhands.inference.identifiability import LoneFamilies
+from manyhands.inference.identifiability import IsolatedFamilies
 from manyhands.inference.inputs import checked_posterior, probabilities_of, recode_classes
 from manyhands.inference.votes import (
     SHARD,
@@ -243,10 +243,10 @@ class CrowdLab(BaseAggregator):
             table = replace(table, instance_order=GIVEN)  # The order is that of proba from now on.
         return super()._fit(table, gold, start, execution, random_gold=random_gold, history=history)
 
-    def _lone_families(self, votes: Any) -> LoneFamilies:
-        found = super()._lone_families(votes)
+    def _isolated_families(self, votes: Any) -> IsolatedFamilies:
+        found = super()._isolated_families(votes)
         # The classifier's probabilities compare every family with something else.
-        return found if self._proba is None else LoneFamilies.none(votes.n_instances)
+        return found if self._proba is None else IsolatedFamilies.none(votes.n_instances)
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         posterior = vote_shares(votes)

@@ -23,7 +23,7 @@ from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
 from manyhands.inference.families import family_codes, member_weights
 from manyhands.inference.gold_samples import GOLD_SAMPLE, least_gold
-from manyhands.inference.identifiability import lone_families
+from manyhands.inference.identifiability import isolated_families
 from manyhands.inference.probability import LOG_FLOOR
 from manyhands.inference.shared_mistakes import (
     DENSE,
@@ -127,7 +127,7 @@ class GoldCorrected(BaseAggregator):
     """
 
     _knows_its_accuracy = True
-    _is_lone = False
+    _is_isolated = False
     """Whether most instances were annotated by one family only."""
 
     _ignores_families = False
@@ -157,13 +157,13 @@ class GoldCorrected(BaseAggregator):
     def _refit(
         self, table: Any, gold: IntArray | None, start: FloatArray | None, execution: Execution
     ) -> None:
-        self._is_lone = self._ignores_families = False
+        self._is_isolated = self._ignores_families = False
         if gold is not None and not is_sharded(table):
             votes = super()._votes(table)
             n_known = int(np.count_nonzero((np.diff(votes.start) > 0) & (gold >= 0)))
             is_enough = n_known >= least_gold(table.n_classes)
-            self._is_lone = lone_families(votes, table.groups).are_most
-            self._ignores_families = is_enough and self._is_lone
+            self._is_isolated = isolated_families(votes, table.groups).are_most
+            self._ignores_families = is_enough and self._is_isolated
         super()._refit(table, gold, start, execution)
         if self._ignores_families and not self.corrected_:  # Gold chosen by doubt corrects nothing.
             self._ignores_families = False
@@ -187,7 +187,7 @@ class GoldCorrected(BaseAggregator):
         known = np.flatnonzero((np.diff(votes.start) > 0) & (gold >= 0))
         families = None if self._ignores_families else self.table_.groups
         has_families = bool(in_families(families, self.table_.n_annotators).any())
-        least = least_gold(votes.n_classes, families=has_families and not self._is_lone)
+        least = least_gold(votes.n_classes, families=has_families and not self._is_isolated)
         self._plain = DawidSkene(
             dependence=self.dependence, gold_sample=self.gold_sample, abstentions="ignore"
         )
@@ -247,7 +247,7 @@ class GoldCorrected(BaseAggregator):
 
     def _warn_of_too_little_gold(self, n_gold: int, least: int, has_families: bool) -> None:
         declared = " with the families" if has_families else ""
-        of_families = has_families and not self._is_lone
+        of_families = has_families and not self._is_isolated
         where = "; where families are declared, " if of_families else ", and "
         warn_caller(
             f"{n_gold} annotated {'instance has' if n_gold == 1 else 'instances have'} gold labels"

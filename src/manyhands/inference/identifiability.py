@@ -179,35 +179,35 @@ def identified(table: Any, posterior: Any = None, known: Any = None) -> BoolArra
     known : boolean array of shape (n_instances,), optional
         Mask of the instances with gold; their labels are identified.
     """
-    reason, lone = _found(table, posterior, known)
+    reason, isolated = _found(table, posterior, known)
     return decided(
-        reason, lone, np.broadcast_to(False if known is None else known, lone.alone.shape)
+        reason, isolated, np.broadcast_to(False if known is None else known, isolated.alone.shape)
     )
 
 
 def warn_of_all(table: Any, posterior: Any = None, known: Any = None) -> None:
     """Warn of everything that is not identified; the arguments are those of `identified`."""
-    reason, lone = _found(table, posterior, known)
-    warn_of_lone_families(lone)
+    reason, isolated = _found(table, posterior, known)
+    warn_of_isolated_families(isolated)
     warn_of_unidentified(reason)
 
 
-def _found(table: Any, posterior: Any, known: Any) -> tuple[str | None, LoneFamilies]:
+def _found(table: Any, posterior: Any, known: Any) -> tuple[str | None, IsolatedFamilies]:
     gold = None if known is None else np.where(known, 0, MISSING)  # Classes do not matter here.
     stored = is_sharded(table)
     votes: Any = votes_of(table if stored else table.observed, gold)
-    lone = lone_families(votes, table.groups)
-    if lone.n:
-        votes = votes.keep(~lone.alone[votes.instance])
+    isolated = isolated_families(votes, table.groups)
+    if isolated.n:
+        votes = votes.keep(~isolated.alone[votes.instance])
     names = table.annotators if getattr(table, "annotators_known", True) else None
-    return None if lone.are_all else unidentified(votes, names, posterior), lone
+    return None if isolated.are_all else unidentified(votes, names, posterior), isolated
 
 
-def decided(reason: str | None, lone: LoneFamilies, known: BoolArray) -> BoolArray:
+def decided(reason: str | None, isolated: IsolatedFamilies, known: BoolArray) -> BoolArray:
     """Return a mask of the instances whose label is known or identified, shape (n,)."""
     if reason is not None:
         return known.copy()
-    return np.asarray(known | ~lone.alone | lone.enough)
+    return np.asarray(known | ~isolated.alone | isolated.enough)
 
 
 def constant_annotators(votes: Votes) -> BoolArray:
@@ -510,7 +510,7 @@ def _by_one(shard: Votes) -> BoolArray:
     return by_one
 
 
-def warn_of_lone_annotators(found: Comparisons) -> None:
+def warn_of_isolated_annotators(found: Comparisons) -> None:
     """Warn if there are no or few instances on which annotators can be compared."""
     if found.are_none:
         warn_caller(
@@ -528,15 +528,17 @@ def warn_of_lone_annotators(found: Comparisons) -> None:
         )
 
 
-def trust_lone_labels(votes: Any) -> Any:
+def trust_isolated_labels(votes: Any) -> Any:
     """Return votes in which the only label of an instance is known; no prior overrules it."""
     gold = np.empty(votes.n_instances, dtype=np.int32)
-    fill_rows(gold, votes.parts, _with_lone_labels)
+    fill_rows(gold, votes.parts, _with_isolated_labels)
     return replace(votes, gold=gold)
 
 
-def read_out_lone(votes: Any, posterior: FloatArray, model: Callable[[Votes], FloatArray]) -> None:
-    """Replace the rows of ``posterior`` (n, C) that are certain because of `trust_lone_labels`.
+def read_out_isolated(
+    votes: Any, posterior: FloatArray, model: Callable[[Votes], FloatArray]
+) -> None:
+    """Replace the rows of ``posterior`` (n, C) that `trust_isolated_labels` made certain.
 
     Parameters
     ----------
@@ -547,28 +549,28 @@ def read_out_lone(votes: Any, posterior: FloatArray, model: Callable[[Votes], Fl
     """
 
     def rows(shard: Votes, found: FloatArray) -> FloatArray:
-        lone = _lone_labels(shard) >= 0
-        if lone.any():
+        isolated = _isolated_labels(shard) >= 0
+        if isolated.any():
             found = found.copy()
-            found[lone] = model(shard.select(np.flatnonzero(lone)))
+            found[isolated] = model(shard.select(np.flatnonzero(isolated)))
         return found
 
     fill_rows(posterior, votes.parts, rows, rows=(posterior,))
 
 
-def _with_lone_labels(shard: Votes) -> AnyArray:
-    codes = _lone_labels(shard)
+def _with_isolated_labels(shard: Votes) -> AnyArray:
+    codes = _isolated_labels(shard)
     return codes if shard.gold is None else np.where(shard.gold >= 0, shard.gold, codes)
 
 
-def _lone_labels(shard: Votes) -> AnyArray:
+def _isolated_labels(shard: Votes) -> AnyArray:
     """Return the class code of instances with a single label and without gold; -1 for others."""
     answers = shard.answers
     shares = vote_shares(replace(answers, gold=None), empty=np.zeros(shard.n_classes))
-    is_lone = (shares.max(axis=1) > 1 - 1e-9) & _by_one(answers)
+    is_isolated = (shares.max(axis=1) > 1 - 1e-9) & _by_one(answers)
     if shard.gold is not None:
-        is_lone &= shard.gold < 0
-    return np.where(is_lone, shares.argmax(axis=1), MISSING)
+        is_isolated &= shard.gold < 0
+    return np.where(is_isolated, shares.argmax(axis=1), MISSING)
 
 
 # -- isolated families -----------------------------------------------------------------------------
@@ -590,7 +592,7 @@ def least_others(n_classes: int) -> int:
 
 
 @dataclass(frozen=True)
-class LoneFamilies:
+class IsolatedFamilies:
     """Instances on which one family is the only unit.
 
     Attributes
@@ -612,7 +614,7 @@ class LoneFamilies:
     enough: bool
 
     @classmethod
-    def none(cls, n_instances: int) -> LoneFamilies:
+    def none(cls, n_instances: int) -> IsolatedFamilies:
         """Return the result if there are no such instances."""
         return cls(np.zeros(n_instances, dtype=bool), 0, (), enough=True)
 
@@ -638,7 +640,7 @@ class LoneFamilies:
         return 2 * self.n > self.n_annotated
 
 
-def lone_families(votes: Any, groups: AnyArray | None) -> LoneFamilies:
+def isolated_families(votes: Any, groups: AnyArray | None) -> IsolatedFamilies:
     """Find the instances that only one family annotated.
 
     Parameters
@@ -649,7 +651,7 @@ def lone_families(votes: Any, groups: AnyArray | None) -> LoneFamilies:
         Family of each annotator, "" for none.
     """
     if votes.family is None or groups is None:
-        return LoneFamilies.none(votes.n_instances)
+        return IsolatedFamilies.none(votes.n_instances)
     answers: Votes = votes.answers
     members = in_families(groups, votes.n_annotators)
     if votes.history is not None:
@@ -667,10 +669,10 @@ def lone_families(votes: Any, groups: AnyArray | None) -> LoneFamilies:
         alone[:] = False
     names = np.unique(groups[np.isin(votes.family, first[alone])])
     enough = n - int(alone.sum()) >= least_others(votes.n_classes)
-    return LoneFamilies(alone, n, tuple(names.tolist()), enough)
+    return IsolatedFamilies(alone, n, tuple(names.tolist()), enough)
 
 
-def set_apart(votes: Votes, found: LoneFamilies) -> Votes:
+def set_apart(votes: Votes, found: IsolatedFamilies) -> Votes:
     """Return the votes without the annotations of instances that only one family annotated.
 
     If there are no other instances, the majority of each family is taken as known, so that the
@@ -716,7 +718,7 @@ def read_out_families(
     posterior[rows] = np.where(unseen[:, None], shares, found)
 
 
-def warn_of_lone_families(found: LoneFamilies) -> None:
+def warn_of_isolated_families(found: IsolatedFamilies) -> None:
     """Warn that only one family annotated some instances, unless all instances are like this."""
     if not found.n or (found.are_all and len(found.names) < 3):
         return  # If all are like this, `warn_of_shared_mistakes` warns.

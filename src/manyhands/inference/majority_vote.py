@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from manyhands.decision.labels import pick, row_max
 from manyhands.inference.base import AggregatorTraits, BaseAggregator, known_prior
-from manyhands.inference.identifiability import LoneFamilies
+from manyhands.inference.identifiability import IsolatedFamilies
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
@@ -101,10 +101,10 @@ class MajorityVote(BaseAggregator):
         shares = vote_shares(votes, empty=self.class_prior_)
         return self._winner_posterior(shares, self._generator())
 
-    def _lone_families(self, votes: Any) -> LoneFamilies:
+    def _isolated_families(self, votes: Any) -> IsolatedFamilies:
         if is_vast(votes.n_instances, votes.n_classes):
-            return LoneFamilies.none(votes.n_instances)  # A sparse posterior cannot be changed.
-        return super()._lone_families(votes)
+            return IsolatedFamilies.none(votes.n_instances)  # A sparse posterior cannot be changed.
+        return super()._isolated_families(votes)
 
     def _winner_posterior(self, shares: FloatArray, rng: np.random.RandomState) -> FloatArray:
         if self.soft:

@@ -44,7 +44,7 @@ from manyhands.exceptions import (
 )
 from manyhands.inference.families import family_codes
 from manyhands.inference.gold_samples import least_gold
-from manyhands.inference.identifiability import lone_families
+from manyhands.inference.identifiability import isolated_families
 from manyhands.inference.votes import make_votes
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
@@ -572,7 +572,7 @@ def _gold(table: Any, n_gold: int) -> str:
 def _least_gold(table: Any) -> int:
     """Return the least number of gold labels for `GoldCorrected`, with or without families."""
     declared = bool(in_families(table.groups, table.n_annotators).any())
-    ignored = declared and lone_families(make_votes(table), table.groups).are_most
+    ignored = declared and isolated_families(make_votes(table), table.groups).are_most
     return least_gold(table.n_classes, families=declared and not ignored)
 
 

@@ -260,8 +260,8 @@ verbose, validation, checkpoint, decision, callbacks
             start_refusal="begins with majority votes",
             validates_last_stage_only=True,
             preparatory_stages=("decoder", "warm_up"),
-            length_refusal="'auto' goes by agreement, which must not choose the number of rounds "
-            "of EM",
+            auto_epochs_refusal="'auto' goes by agreement, which must not choose the number of "
+            "rounds of EM",
             epochs_are_rounds=True,
         )
 

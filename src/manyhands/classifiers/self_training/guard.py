@@ -52,7 +52,7 @@ class Guard:
     margin : float
     chance : float
         Agreement of always predicting the most frequent class.
-    courses : list of iterators of Step
+    trainings : list of iterators of Step
         One per self-training without a fold; none if the fit is not guarded.
     n_rounds : int
     history : History
@@ -63,7 +63,7 @@ class Guard:
 
     margin: float
     chance: float
-    courses: list[Iterator[Step]]
+    trainings: list[Iterator[Step]]
     n_rounds: int
     history: History = field(default_factory=History)
     last_sound: int | None = None
@@ -92,15 +92,15 @@ class Guard:
         folds = deal_folds(shares, model.guard_folds, rng)
         # The first annotations are all observed, so none was inferred from a fold. They are split
         # only when needed, after X was checked.
-        courses = [
-            _course(model, fit, folds == fold, shares, f"guard{fold}-round")
+        trainings = [
+            _train_without(model, fit, folds == fold, shares, f"guard{fold}-round")
             for fold in range(model.guard_folds)
         ]
-        return cls(margin, float(annotated.mean(axis=0).max()), courses, model.n_rounds)
+        return cls(margin, float(annotated.mean(axis=0).max()), trainings, model.n_rounds)
 
     def allows(self, number: int) -> bool:
         """Return whether to train a round; the call after round 0 trains those of the guard."""
-        if self.courses and number and not self.history:
+        if self.trainings and number and not self.history:
             with catch_warnings():
                 # These warnings are about classifiers that the user does not see.
                 simplefilter("ignore")
@@ -110,7 +110,7 @@ class Guard:
     def _judge(self) -> None:
         """Train all rounds without each fold, and decide whether agreement falls too much."""
         before: FloatArray | None = None
-        for steps in zip(*self.courses, strict=False):
+        for steps in zip(*self.trainings, strict=False):
             now = np.concatenate([agreement for _, agreement in steps])
             before = now if before is None else before
             self.history.append(
@@ -159,7 +159,7 @@ def _is_guarded(model: Any) -> bool:
     return True
 
 
-def _course(
+def _train_without(
     model: Any, start: SelfTraining, is_left: BoolArray, shares: FloatArray, name: str
 ) -> Iterator[Step]:
     """Train without a fold, and yield the agreement of its annotations with every round."""

@@ -13,7 +13,7 @@ from manyhands import (
 )
 from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference import base
-from manyhands.inference.identifiability import LoneFamilies, least_others, lone_families
+from manyhands.inference.identifiability import IsolatedFamilies, isolated_families, least_others
 from manyhands.inference.votes import make_votes
 from manyhands.io import consensus
 from manyhands.models import load, save
@@ -52,13 +52,13 @@ def quiet(model, *given, **options):
 def before(monkeypatch):
     """Fits in which every instance takes part."""
     monkeypatch.setattr(
-        base, "lone_families", lambda votes, groups: LoneFamilies.none(votes.n_instances)
+        base, "isolated_families", lambda votes, groups: IsolatedFamilies.none(votes.n_instances)
     )
 
 
 @pytest.mark.parametrize("n_people", [0, 50, 200])
 @pytest.mark.parametrize("n_classes", [2, 4, 6])
-def test_a_lone_family_does_not_collapse(n_people, n_classes):
+def test_an_isolated_family_does_not_collapse(n_people, n_classes):
     """Beside a few people's labels, EM once put (nearly) all instances into one class."""
     A, y = beside_people(n_people, n_classes)
     rest = np.arange(N) >= n_people
@@ -132,7 +132,7 @@ def test_gold_is_evidence_from_outside():
     A, y = beside_people(0)
     table = AnnotationTable.from_matrix(A).with_groups(FAMILY)
     gold = np.where(np.arange(N) < 120, y, -1)
-    found = lone_families(make_votes(table, gold=gold), table.groups)
+    found = isolated_families(make_votes(table, gold=gold), table.groups)
     np.testing.assert_array_equal(found.alone, np.arange(N) >= 120)
     model = quiet(DawidSkene(), table, gold=gold)
     assert (model.posterior_[np.arange(120), y[:120]] == 1).all()
@@ -189,7 +189,7 @@ def test_the_warning_says_what_to_do():
         DawidSkene().fit(A[:, :MACHINES], groups=FAMILY)
 
 
-def test_labels_of_a_lone_family_are_not_accepted():
+def test_labels_of_an_isolated_family_are_not_accepted():
     A, _ = beside_people(50)
     table = AnnotationTable.from_matrix(A).with_groups(FAMILY)
     model = quiet(DawidSkene(), table)

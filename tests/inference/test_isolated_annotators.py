@@ -19,7 +19,7 @@ N, N_CLASSES, N_ANNOTATORS = 400, 10, 40
 METHODS = [cls for _, cls in all_aggregators() if cls.traits.compares_annotators]
 
 
-def make_lone(n_pairs, seed=0):
+def make_isolated(n_pairs, seed=0):
     """One annotation per instance, right in four of five; a second one of the first ``n_pairs``."""
     rng = np.random.default_rng(seed)
     y = rng.integers(N_CLASSES, size=N)
@@ -50,7 +50,7 @@ def fitted(method, table, gold=None):
 @pytest.mark.parametrize(("n_pairs", "n_gold"), [(0, 1), (0, 40), (10, 0), (30, 5)])
 def test_classes_do_not_merge(method, n_pairs, n_gold):
     """A handful of comparisons once put all instances into one class."""
-    table, y = make_lone(n_pairs)
+    table, y = make_isolated(n_pairs)
     gold = {int(i): int(y[i]) for i in range(100, 100 + n_gold)}
     model = fitted(method, table, gold)
     rest = np.setdiff1d(np.arange(n_pairs, N), list(gold))
@@ -60,8 +60,8 @@ def test_classes_do_not_merge(method, n_pairs, n_gold):
 
 
 @pytest.mark.parametrize("method", [cls for cls in METHODS if issubclass(cls, EMAggregator)])
-def test_gold_tells_how_far_lone_annotators_can_be_trusted(method):
-    table, y = make_lone(0)
+def test_gold_tells_how_far_isolated_annotators_can_be_trusted(method):
+    table, y = make_isolated(0)
     sure = []
     for n_gold in (1, 200):
         model = fitted(method, table, {int(i): int(y[i]) for i in range(n_gold)})
@@ -70,24 +70,24 @@ def test_gold_tells_how_far_lone_annotators_can_be_trusted(method):
 
 
 def test_labels_are_certain_only_without_any_comparison():
-    table, _ = make_lone(0)
+    table, _ = make_isolated(0)
     assert fitted(DawidSkene, table).posterior_.max(axis=1).min() == 1
-    table, _ = make_lone(1)
+    table, _ = make_isolated(1)
     assert fitted(DawidSkene, table).posterior_[1:].max(axis=1).max() < 1
 
 
 def test_what_is_assumed_is_said():
-    table, y = make_lone(10)
+    table, y = make_isolated(10)
     with pytest.warns(NotIdentifiableWarning, match="only 10 of 400 annotated instances have"):
         DawidSkene().fit(table, gold={50: int(y[50])})
-    table, _ = make_lone(N // 10)
+    table, _ = make_isolated(N // 10)
     with warnings.catch_warnings():
         warnings.simplefilter("error", NotIdentifiableWarning)
         DawidSkene().fit(table)
 
 
 def test_only_gold_labels_correct():
-    table, y = make_lone(10)
+    table, y = make_isolated(10)
     assert not fitted(GoldCorrected, table).corrected_
     few, many = ({int(i): int(y[i]) for i in range(n)} for n in (49, 50))
     assert not fitted(GoldCorrected, table, few).corrected_
@@ -96,7 +96,7 @@ def test_only_gold_labels_correct():
 
 @pytest.mark.parametrize("method", [cls for cls in METHODS if cls.traits.takes_stores])
 def test_a_store_gives_what_its_table_gives(tmp_path, method):
-    table, y = make_lone(10)
+    table, y = make_isolated(10)
     gold = np.full(N, -1)
     gold[50:60] = y[50:60]
     store = AnnotationStore.create(tmp_path / "store", table, shard_annotations=100)
