@@ -13,6 +13,7 @@ from evidence.data.variants import (
     with_annotations_removed,
     with_balanced_test,
     with_fewer_instances,
+    with_instances_repeated,
     with_rare_class_thinned,
     with_test_balanced,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "with_annotations_removed",
     "with_balanced_test",
     "with_fewer_instances",
+    "with_instances_repeated",
     "with_rare_class_thinned",
     "with_test_balanced",
 ]

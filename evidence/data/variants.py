@@ -1,8 +1,8 @@
 """Variants of a data set: fewer instances, thinned or balanced classes, fewer annotations.
 
 The first functions load another row's ``data`` and change it: with gold labels as annotations (the
-ceiling), a few hundred instances, a rare class thinned, a balanced test part, or annotations
-removed. The others change any data set.
+ceiling), several copies of every training instance, a few hundred instances, a rare class thinned,
+a balanced test part, or annotations removed. The others change any data set.
 """
 
 from __future__ import annotations
@@ -54,6 +54,45 @@ def labelled_by_gold(of: Mapping[str, Any]) -> Data:
         instances=np.arange(n),
     )
     return replace(data, annotations=table, truth=None)
+
+
+def with_instances_repeated(of: Mapping[str, Any], copies: int) -> Data:
+    """Load a data set and repeat its training instances, each copy with the same annotations.
+
+    A paper that trains on several augmented images of each original one makes as many steps an
+    epoch with the same batches. A row says ``data: {factory: with_instances_repeated, of: {name:
+    labelme}, copies: 10}``.
+
+    Parameters
+    ----------
+    of : mapping
+        Field ``data`` of a row; see `load_data`.
+    copies : int
+        How often every training instance occurs, at least 1.
+
+    Returns
+    -------
+    Data
+        Copies are instances of their own, numbered from 0: all instances once in their order, then
+        once more. Annotators and classes are unchanged, as are the validation and the test part.
+        ``truth`` is None, as it would describe the annotations of one copy.
+
+    Raises
+    ------
+    AnnotationError
+        If ``copies`` is no whole number from 1 up.
+    """
+    if not isinstance(copies, int) or isinstance(copies, bool) or copies < 1:
+        raise AnnotationError(f"copies={copies!r}; write a whole number from 1 up")
+    data = load_data(of)
+    rows = np.tile(np.arange(data.annotations.n_instances), copies)
+    return replace(
+        data,
+        X_train=data.X_train[rows],
+        annotations=replace(data.annotations[rows], instances=np.arange(len(rows))),
+        y_train=None if data.y_train is None else as_values(data.y_train)[rows],
+        truth=None,
+    )
 
 
 def with_fewer_instances(of: Mapping[str, Any], n_train: int, random_state: Any = 0) -> Data:

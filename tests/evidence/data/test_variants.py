@@ -21,7 +21,9 @@ from evidence.data import (
 )
 from evidence.data.sets import Data
 from evidence.data.variants import (
+    labelled_by_gold,
     with_annotations_removed,
+    with_instances_repeated,
     with_rare_class_thinned,
     with_test_balanced,
 )
@@ -35,6 +37,53 @@ from manyhands.datasets import (
     load_sentiment,
 )
 from manyhands.exceptions import AnnotationError
+
+# -- instances repeated ----------------------------------------------------------------------------
+
+
+DEMO = {"name": "demo"}
+
+
+def test_every_copy_is_an_instance_with_the_same_annotations():
+    one, three = load_demo(), with_instances_repeated(DEMO, 3)
+    table = three.annotations
+    n = one.annotations.n_instances
+    assert table.n_annotations == 3 * one.annotations.n_annotations
+    assert len(np.unique(table.instances)) == table.n_instances == 3 * n
+    for copy in range(3):
+        rows = slice(copy * n, (copy + 1) * n)
+        np.testing.assert_array_equal(three.X_train[rows], one.X_train)
+        np.testing.assert_array_equal(three.y_train[rows], one.y_train)
+        np.testing.assert_array_equal(table[rows].to_matrix(), one.annotations.to_matrix())
+
+
+def test_repeating_leaves_annotators_classes_and_other_parts():
+    one, three = load_demo(), with_instances_repeated(DEMO, 3)
+    for name in ("annotators", "classes"):
+        np.testing.assert_array_equal(
+            getattr(three.annotations, name), getattr(one.annotations, name)
+        )
+    for name in ("X_valid", "y_valid", "X_test", "y_test"):
+        np.testing.assert_array_equal(getattr(three, name), getattr(one, name))
+    assert three.truth is None
+
+
+def test_repeated_instances_are_labelled_by_gold():
+    gold = labelled_by_gold({"factory": "with_instances_repeated", "of": DEMO, "copies": 2})
+    one = load_demo()
+    assert gold.annotations.n_annotations == 2 * len(one.y_train)
+    np.testing.assert_array_equal(
+        gold.annotations.classes[gold.annotations.label], np.tile(one.y_train, 2)
+    )
+
+
+@pytest.mark.parametrize("copies", [0, -1, 2.0, True, "10"])
+def test_copies_must_be_a_number_from_one_up(copies):
+    with pytest.raises(
+        AnnotationError, match=rf"copies={copies!r}; write a whole number from 1 up"
+    ):
+        with_instances_repeated(DEMO, copies)
+
 
 # -- annotations removed ---------------------------------------------------------------------------
 
