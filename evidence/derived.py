@@ -9,6 +9,9 @@ import numpy as np
 
 from manyhands.typing import FloatArray
 
+RECALL = "recall_of_"
+"""What the names of recalls in ``extra`` begin with, before the class; see `recall_by_class`."""
+
 
 def pattern_margin(true: FloatArray, learnt: FloatArray) -> float:
     """Return by how much the learnt mistakes stand out that are the true ones.
@@ -62,6 +65,18 @@ def pattern_correlation(true: FloatArray, learnt: FloatArray) -> float:
     return float(np.corrcoef(true[off], learnt[off])[0, 1])
 
 
+def lowest_recall(extra: Mapping[str, Any]) -> float | None:
+    """Return the least ``recall_of_<class>``: 0 where a class is never found; None without any.
+
+    Examples
+    --------
+    >>> lowest_recall({"recall_of_cat": 0.31, "recall_of_dog": 0.24, "start_accuracy": 0.1})
+    0.24
+    """
+    recalls = [value for name, value in extra.items() if name.startswith(RECALL)]
+    return min(recalls, default=None)
+
+
 def _off_diagonal(matrix: FloatArray) -> Any:
     return ~np.eye(len(matrix), dtype=bool)
 
@@ -84,5 +99,6 @@ def _of_common(
 DERIVED: dict[str, Callable[[Mapping[str, Any]], float | None]] = {
     "common_pattern_margin": _of_common(pattern_margin),
     "common_pattern_correlation": _of_common(pattern_correlation),
+    "lowest_recall": lowest_recall,
 }
 """Measure -> what computes it from the ``extra`` of a record."""

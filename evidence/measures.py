@@ -15,8 +15,9 @@ from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import MajorityVote
 from manyhands.inference.inputs import gold_codes
-from manyhands.metrics import accuracy, minority_recall
+from manyhands.metrics import accuracy, minority_recall, vote_agreement
 from manyhands.metrics.gold import rarer_half
+from manyhands.selection import cross_predict
 from manyhands.typing import AnyArray, BoolArray, FloatArray
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "common_confusion_error",
     "common_confusion_matrices",
     "common_mistakes",
+    "cross_validated",
     "crowd_statistics",
     "individual_confusion_error",
     "individual_confusion_matrices",
@@ -257,6 +259,27 @@ def _warmed_up(model: Any, data: Data) -> BoolArray:
     for rows in warm_up_phases(data.annotations, groups, model._protocol.warm_up):
         warmed[rows] = True
     return warmed
+
+
+def cross_validated(model: Any, data: Data) -> dict[str, float]:
+    """Measure how well three folds of the training part predict each other's annotations.
+
+    Neither gold labels nor the test part are used, so a search may choose by it.
+
+    Parameters
+    ----------
+    model : classifier
+        Fitted again on two thirds of the instances at a time.
+    data : Data
+
+    Returns
+    -------
+    dict of str to float
+        ``cross_validated_accuracy``: the mean share of a left-out instance's annotations that name
+        its predicted class (`vote_agreement`).
+    """
+    found = cross_predict(clone(model), data.X_train, data.annotations, cv=3, random_state=0)
+    return {"cross_validated_accuracy": float(vote_agreement(found.proba, data.annotations))}
 
 
 def recall_by_class(model: Any, data: Data) -> dict[str, float]:

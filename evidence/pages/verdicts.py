@@ -12,7 +12,7 @@ from scipy import stats
 
 from evidence.derived import DERIVED
 from evidence.experiments.papers import row_ids
-from evidence.records import LAST, ORACLE, SHARES, SHORT, is_share, noted
+from evidence.records import EPOCH, LAST, ORACLE, SHARES, SHORT, is_share, noted
 
 if TYPE_CHECKING:
     from evidence.experiments.rows import Row
@@ -133,13 +133,18 @@ def _place(at: Any) -> str | tuple[str, float] | None:
 def measured(record: Record, metric: str, selection: str = LAST) -> float | None:
     """Return a measure of a run: accuracy or macro-F1 at the chosen epoch, or one in ``extra``.
 
-    One that ``extra`` does not have, but what `DERIVED` needs for it, is computed.
+    One that ``extra`` does not have, but what `DERIVED` needs for it, is computed. Any other is
+    looked for in the history at the chosen epoch: ``valid_accuracy`` is what chose it on gold
+    validation.
     """
+    chosen = record.metrics.get(selection, {})
     if metric in SHARES:
-        return record.metrics.get(selection, {}).get(metric)
+        return chosen.get(metric)
     value = record.extra.get(metric)
     if value is None and metric in DERIVED:
         value = DERIVED[metric](record.extra)
+    if value is None:
+        value = noted(record, metric, EPOCH).get(chosen.get("epoch", 0))
     return value if isinstance(value, int | float) else None
 
 

@@ -18,6 +18,7 @@ from evidence.pages.document import to_markdown
 from evidence.pages.page import hanging_rows, make_page
 from evidence.pages.verdicts import by_seed, judge, paired_interval
 from evidence.records import (
+    GOLD,
     HELD_OUT,
     LAST,
     ORACLE,
@@ -350,6 +351,20 @@ def test_what_follows_from_a_record_is_measured():
     learnt[0] = [0.7, 0.1, 0.2]
     assert by_seed(records[:1], "common_pattern_margin")[0] == pytest.approx(-0.1)
     assert by_seed([make_record(row, 0)], "common_pattern_margin") == {}
+    recalls = {"recall_of_cat": 0.3, "recall_of_dog": 0.0, "start_accuracy": -1.0}
+    assert by_seed([make_record(row, 0, extra=recalls)], "lowest_recall") == {0: 0.0}
+    assert by_seed([make_record(row, 0)], "lowest_recall") == {}
+
+
+def test_a_column_of_the_history_is_measured_at_the_chosen_epoch():
+    row = make_row("a")
+    history = {"epoch": [1, 2, 3], "valid_accuracy": [0.4, 0.7, 0.6]}
+    record = make_record(row, 0, 0.5, history=history)
+    assert record.metrics[GOLD]["epoch"] == 2
+    assert by_seed([record], "valid_accuracy", GOLD) == {0: 0.7}
+    assert by_seed([record], "loss", GOLD) == {}
+    without = make_record(row, 1, 0.5, history=history, absent=(GOLD,))
+    assert by_seed([without], "valid_accuracy", GOLD) == {}
 
 
 def test_claims_stand_on_the_page():

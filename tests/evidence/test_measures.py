@@ -20,6 +20,7 @@ from evidence.measures import (
     common_confusion_error,
     common_confusion_matrices,
     common_mistakes,
+    cross_validated,
     crowd_statistics,
     individual_confusion_error,
     individual_confusion_matrices,
@@ -35,6 +36,7 @@ from manyhands import (
     CrowdLayerClassifier,
     ICEDClassifier,
     ICEDProtocol,
+    SoftProbClassifier,
     load_demo,
 )
 from manyhands.annotations import AnnotationTable
@@ -494,3 +496,17 @@ def test_no_area_without_a_test_part_or_of_one_class():
         auc(model, found)
     with pytest.raises(AnnotationError, match="y_test is None"):
         auc(model, replace(found, y_test=None))
+
+
+def test_cross_validation_predicts_left_out_annotations():
+    labels = np.array(["a", "b"] * 15)
+    rows = np.arange(30)
+    table = AnnotationTable.from_arrays(rows, ["x"] * 30, labels, classes=["a", "b"])
+    told = Data(X_train=(labels == "a")[:, None] - 0.5, annotations=table)
+    model = SoftProbClassifier()
+    assert cross_validated(model, told) == {"cross_validated_accuracy": 1.0}
+    # Features that name the instances alone can be learnt by heart, and say nothing of others.
+    by_heart = Data(X_train=np.eye(30), annotations=table)
+    fitted = model.fit(by_heart.X_train, table)
+    assert np.mean(fitted.predict(by_heart.X_train) == labels) == 1.0
+    assert cross_validated(fitted, by_heart)["cross_validated_accuracy"] < 0.7
