@@ -13,13 +13,16 @@ Everything is float64: float32 was off by 1e-3 at ten million annotations.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
 from operator import iadd
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
+import joblib
 import numpy as np
 from scipy.sparse import csc_matrix, csr_array, csr_matrix, issparse
 
@@ -61,6 +64,8 @@ class Summable(Protocol):
 
 
 Counts = TypeVar("Counts", bound=Summable)
+T = TypeVar("T")
+S = TypeVar("S")
 
 
 class Shards(ABC):
@@ -114,7 +119,8 @@ class Shards(ABC):
         rows : tuple
             Arrays over all instances, None, or functions from a shard to its rows.
         """
-        return total(count(*part, *parameters, **options) for _, *part in self.with_rows(rows))
+        parts = (part for _, *part in self.with_rows(rows))
+        return total(self.each(lambda part: count(*part, *parameters, **options), parts))
 
     def fill(
         self,
@@ -124,19 +130,48 @@ class Shards(ABC):
         rows: tuple[Any, ...] = (),
     ) -> None:
         """Write ``rows_of(shard, *rows of the shard, *parameters)`` into each shard's ``out``."""
-        for place, *part in self.with_rows(rows):
-            out[place] = rows_of(*part, *parameters)
+
+        def write(part: tuple[Any, ...]) -> None:
+            place, *given = part
+            out[place] = rows_of(*given, *parameters)
             self.release(out)
+
+        for _ in self.each(write, self.with_rows(rows)):
+            pass
+
+    def each(self, function: Callable[[T], S], parts: Iterable[T]) -> Iterator[S]:
+        """Yield ``function(part)`` of each part, in order."""
+        return map(function, parts)
 
 
 @dataclass(frozen=True)
 class ShardsInMemory(Shards):
-    """Shards in memory, such as a list of them."""
+    """Shards in memory, such as a list of them.
+
+    As many threads count them as joblib's context asks for (``joblib.parallel_config(n_jobs=...)``;
+    1 without). numpy and scipy release the interpreter's lock in their loops. Results are taken in
+    the order of the shards, so the bits of a fit do not depend on the number of threads.
+    """
 
     given: Iterable[Any]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.given)
+
+    def each(self, function: Callable[[T], S], parts: Iterable[T]) -> Iterator[S]:
+        """Yield ``function(part)`` of each part, in order; threads are a few parts ahead."""
+        n_threads = joblib.effective_n_jobs(None)
+        if n_threads == 1:
+            yield from map(function, parts)
+            return
+        with ThreadPoolExecutor(n_threads) as pool:
+            waiting: deque[Future[S]] = deque()
+            for part in parts:
+                waiting.append(pool.submit(function, part))
+                if len(waiting) > n_threads + 1:  # Results that nobody has taken need memory.
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
 
 
 def as_shards(shards: Iterable[Any]) -> Shards:
