@@ -38,7 +38,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Round:
+class ForecastRound:
     """A round of the forecast: further annotations until then, and the share of labels gained.
 
     Attributes
@@ -82,7 +82,7 @@ class Plan:
         The whole batch, the most informative first.
     asked : dict {annotator: int}
         How many of them each is asked, the most first.
-    rounds : tuple of Round
+    rounds : tuple of ForecastRound
         Empty without a forecast.
     runs : int
         Simulated runs behind them.
@@ -99,7 +99,7 @@ class Plan:
     n_warm_up: int
     pairs: tuple[Pair, ...]
     asked: dict[int, int]
-    rounds: tuple[Round, ...]
+    rounds: tuple[ForecastRound, ...]
     runs: int
     command: str
 
@@ -164,7 +164,7 @@ class Plans:
             n_warm_up=int(found["n_warm_up"]),
             pairs=pairs,
             asked=dict(asked.most_common()),
-            rounds=tuple(Round(**row) for row in rounds["rows"]),
+            rounds=tuple(ForecastRound(**row) for row in rounds["rows"]),
             runs=rounds["runs"],
             command=self._command(len(pairs)),
         )
