@@ -107,10 +107,65 @@ def test_an_empty_cell_is_missing_unless_it_is_said_to_mean_nothing():
 def test_a_value_that_means_nothing_is_no_option():
     named = frame(lambda labels: ";".join(labels) or "NONE")
     assert LabelSetTable.from_frame(named, none="NONE").equals(table())
-    assert "NONE" in LabelSetTable.from_frame(named).options
+    with pytest.warns(UserWarning, match=r"'NONE' counts as an option \(1 answer\).*none='NONE'"):
+        assert "NONE" in LabelSetTable.from_frame(named).options
     beside = frame(lambda labels: ";".join(labels + ["NONE"] * ("billing" in labels)))
     with pytest.raises(AnnotationError, match=r"'safety;billing;NONE' in row 1: 'NONE'.*none"):
         LabelSetTable.from_frame(beside, none=["NONE", "empty"])
+
+
+def warnings_of(df, **options):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        LabelSetTable.from_frame(df, **options)
+    return [str(each.message) for each in found]
+
+
+@pytest.mark.parametrize("written", ["None of the above", "NONE", "none.", "(n/a)", "N/A"])
+def test_an_option_that_says_that_nothing_applies_is_hinted_at(written):
+    named = frame(lambda labels: ";".join(labels) or written)
+    (said,) = warnings_of(named)
+    assert f"{written!r} counts as an option (1 answer)" in said
+    assert f"pass none={written!r}" in said
+    assert "name all options in options=" in said
+    assert warnings_of(named, none=written) == []
+    assert warnings_of(named, options=[*OPTIONS, written]) == []
+
+
+@pytest.mark.parametrize("given", ["none of the above", "None of  the Above", "None of the above "])
+def test_a_value_that_occurs_nowhere_is_told_and_its_like_is_named(given):
+    named = frame(lambda labels: ";".join(labels) or "None of the above")
+    (said,) = warnings_of(named, none=given)
+    assert f"none={given!r} is to say that nothing was ticked, but no answer holds it" in said
+    assert "did you mean none='None of the above'?" in said
+    blank = frame(";".join)
+    (said,) = warnings_of(blank, none=["empty", "nichts"])
+    assert said.startswith("none='nichts' is")
+    assert "did you mean" not in said
+
+
+def test_a_value_that_means_nothing_and_is_an_option_is_refused():
+    with pytest.raises(AnnotationError, match="'NONE' is among the options, and none='NONE'"):
+        table(options=[*OPTIONS, "NONE"], none="NONE")
+
+
+def test_a_column_that_says_that_nothing_applies_is_no_option():
+    ticks = {"joy": [1, 0, 0, None], "fear": [1, 0, 0, None], "none": [0, 1, 0, None]}
+    df = pd.DataFrame({"task": [1, 2, 3, 4], "worker": "a", **ticks})
+    columns = list(ticks)
+    with pytest.warns(UserWarning, match="are empty in"):
+        found = LabelSetTable.from_frame(df, labels=columns, none="none")
+    assert (found.options.tolist(), found.ticks.toarray().tolist()) == (
+        ["joy", "fear"],
+        [[1, 1], [0, 0], [0, 0]],
+    )
+    assert warnings_of(df, labels=columns, none=["none", "empty"]) == []
+    assert LabelSetTable.from_frame(df, labels=columns, none=["none", "empty"]).n_annotations == 4
+    hints = warnings_of(df, labels=columns)
+    assert any("'none' counts as an option" in said and "options=" not in said for said in hints)
+    df.loc[0, "none"] = 1
+    with pytest.raises(AnnotationError, match=r"'none', which none names, .* in row 0"):
+        LabelSetTable.from_frame(df, labels=columns, none="none")
 
 
 def test_abstentions_are_passes():

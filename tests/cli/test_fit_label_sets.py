@@ -9,6 +9,7 @@ import pytest
 from manyhands import load
 from manyhands.explore.inputs import open_desk
 from manyhands.fitting.saving import holds_label_sets
+from manyhands.io import read_label_sets
 from tests.cli.conftest import done as finished
 from tests.cli.conftest import run
 
@@ -129,6 +130,20 @@ def test_predict_reads_and_writes_sets_as_the_fit_did(files, tmp_path):
     sets = {row["labels"] for row in found["labels"]}
     assert any("|" in labels for labels in sets)
     assert not any(";" in labels for labels in sets)
+    assert "NONE" in sets
+    assert "" not in sets
+    written = tmp_path / "predicted.csv"
+    done("predict", *new[:2], "--out", written)
+    assert set(pd.read_csv(written, keep_default_na=False)["labels"]) == sets
+    # What predict wrote is read back as it was meant, an empty set as an answer.
+    pd.read_csv(written, keep_default_na=False).assign(worker="model").to_csv(written, index=False)
+    table = read_label_sets(written, "|", none="NONE")
+    assert (table.n_annotations, table.options.tolist()) == (NEW, OPTIONS)
+    p = pd.read_csv(written)[[f"p({o})" for o in OPTIONS]].to_numpy()
+    assert (table.ticks.toarray()[table.instance.argsort()] == (p > 0.5)).all()
+    again = json.loads(done("predict", *new[:2], "--gold", written, "--json"))
+    assert again["gold"]["share of right cells"] == 1
+    assert again["gold"]["cells with gold"] == 3 * NEW
     other = json.loads(done("predict", out, files / "new.csv", "--multilabel", "+", "--json"))
     assert {row["labels"].replace("+", "|") for row in other["labels"]} == sets
     refused = run("predict", *new, "--multilabel", "join")

@@ -535,7 +535,7 @@ def test_a_separator_within_an_option_is_refused(tmp_path):
     assert cells_of(read_label_sets(path, multilabel="|")) == cells_of(table)
 
 
-@pytest.mark.filterwarnings("default:1 of 3 rows of gold")
+@pytest.mark.filterwarnings("default:1 of 3 rows of gold", "ignore:'NONE' counts as an option")
 def test_gold_that_cannot_be_is_refused(answers, tmp_path):
     table = read_label_sets(answers, none="empty")
     gold = tmp_path / "gold.csv"
@@ -556,7 +556,7 @@ def test_gold_that_cannot_be_is_refused(answers, tmp_path):
     assert (cells[1:] == -1).all()
 
 
-@pytest.mark.filterwarnings("default:1 of 3 rows of gold")
+@pytest.mark.filterwarnings("default:1 of 3 rows of gold", "ignore:'NONE' counts as an option")
 def test_gold_with_empty_cells_is_counted(answers, tmp_path):
     gold = tmp_path / "gold.csv"
     gold.write_text("task,labels\nt00,joy;awe\nt01,\nt02,joy\n")
@@ -573,6 +573,29 @@ def test_gold_with_empty_cells_is_counted(answers, tmp_path):
     assert (
         "rows of gold are empty" not in finished("aggregate", answers, *SETS, "--gold", gold).stderr
     )
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    "command",
+    [("describe",), ("agreement",), ("review",), ("aggregate", "--gold"), ("report", "--out")],
+)
+def test_words_for_no_option_are_told_once(command, tmp_path):
+    rows = [(f"t{i}", who, ("joy", "None of the above")[i % 2]) for i in range(30) for who in "ab"]
+    path, gold = tmp_path / "a.csv", tmp_path / "gold.csv"
+    pd.DataFrame(rows, columns=["task", "worker", "labels"]).to_csv(path, index=False)
+    gold.write_text("task,labels\nt0,joy\n")
+    name, *more = command
+    more = {"--gold": ["--gold", gold], "--out": ["--out", tmp_path / "r.html"]}.get("".join(more))
+    call = (name, path, "--multilabel", ";", *(more or ()))
+    told = " ".join(finished(*call, "--none", "none of the above").stderr.split())
+    assert told.count("did you mean --none 'None of the above'?") == 1
+    hint = " ".join(finished(*call).stderr.split())
+    assert hint.count("'None of the above' counts as an option (30 answers)") == 1
+    assert hint.count("pass --none 'None of the above'; if it is an option like") == 1
+    right = " ".join(finished(*call, "--none", "None of the above").stderr.split())
+    assert "counts as an option" not in right
+    assert "did you mean" not in right
 
 
 @pytest.mark.parametrize("none", [("NONE",), ("empty", "NONE"), ("empty",)])

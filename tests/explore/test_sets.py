@@ -105,6 +105,39 @@ def test_decisions_stand_when_it_is_opened_again(made):
     assert {row["task"]: row["labels"] for row in found["labels"]}["t05"] == "awe"
 
 
+@pytest.mark.parametrize("none", ["NONE", "empty"])
+def test_a_set_without_labels_is_written_so_that_it_is_read_back(made, tmp_path, none):
+    answers, folder = tmp_path / "answers.csv", tmp_path / "labels"
+    word = "" if none == "empty" else none
+    rows = pd.read_csv(made / "answers.csv", keep_default_na=False)
+    rows["labels"] = rows["labels"].replace("", word)
+    rows.to_csv(answers, index=False)
+    reading = ("--multilabel", ";", "--none", none)
+    done("aggregate", answers, *reading, "--out", folder)
+    options = {"by": "anna", "sets": True, "multilabel": ";", "none": none}
+    with open_desk(folder, answers, **options) as desk:
+        assert chosen(desk, 3) == []  # Two of three ticked nothing.
+        desk.decide(0, 0, ())
+        desk.decide(3, 0, (1,))
+        desk.decide(7, 0, desk.item(7).answer)
+        tables = {name: ask(desk, f"/export/{name}.csv")[2] for name in ("labels", "corrections")}
+    call = ("explore", folder, "--annotations", answers, *reading)
+    done(*call, "--out", tmp_path / "reviewed.csv", "--reviewed")
+    tables["reviewed"] = (tmp_path / "reviewed.csv").read_text()
+    table = read_label_sets(answers, none=none)
+    for name, text in tables.items():
+        path = tmp_path / f"{name}.csv"
+        path.write_text(text)
+        cells = pd.read_csv(path, keep_default_na=False, dtype={"task": str})
+        own = dict(
+            zip(cells["task"], cells["labels" if "labels" in cells else "label"], strict=True)
+        )
+        assert [own[f"t{i:02d}"] for i in (0, 3, 7)] == [word, "fear", word]
+        if "labels" in cells:
+            gold = read_gold_sets(path, table, none=none)
+            assert gold[[0, 3, 7]].tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 0]]
+
+
 def test_the_page_has_a_box_and_a_key_for_each_option(desk):
     status, _, page = ask(desk, "/item/0")
     assert status == 200

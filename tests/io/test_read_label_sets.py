@@ -189,6 +189,34 @@ def test_tables_of_several_files_are_one(tmp_path):
     assert answers_of(last)["1", "ann"] == {"fear"}
 
 
+def test_values_that_mean_nothing_are_looked_for_in_all_files(tmp_path):
+    header, *rows = long(";".join, "NONE")
+    paths = [write(tmp_path / "a.csv", [header, *rows[:3]])]
+    paths.append(write(tmp_path / "b.csv", [header, *rows[3:]]))
+    assert read_label_sets(paths, none="NONE").options.tolist() == OPTIONS
+    with pytest.warns(UserWarning, match=r"did you mean none='NONE'\?") as told:
+        read_label_sets(paths, none="none")
+    with pytest.warns(UserWarning, match=r"'NONE' counts .* name all options in classes=") as hint:
+        read_label_sets(paths)
+    assert (len(told), len(hint)) == (1, 1)
+    assert read_label_sets(paths, classes=[*OPTIONS, "NONE"]).n_options == 4
+
+
+def test_values_that_mean_nothing_are_looked_for_in_exports(tmp_path):
+    tasks = [
+        studio(*(made(w, *(names or ["None of these"])) for w, names in said), number=task)
+        for task, said in by_task().items()
+    ]
+    path = write(tmp_path / "p.json", tasks)
+    assert read_label_sets(path, none="None of these").options.tolist() == OPTIONS
+    with pytest.warns(UserWarning, match=r"did you mean none='None of these'\?") as told:
+        read_label_sets(path, none="none of these")
+    with pytest.warns(UserWarning, match="'None of these' counts as an option") as hint:
+        read_label_sets(path)
+    assert (len(told), len(hint)) == (1, 1)
+    refusal(path, "is among the options, and none=", none="joy", classes=[*OPTIONS])
+
+
 def test_families_of_an_export_are_named_one_by_one(tmp_path):
     path = label_studio(tmp_path / "p.json")
     refusal(path, "group= names a column, which only a long table has", group="team", **EMPTY)
@@ -295,7 +323,8 @@ def test_the_case_of_cells_in_another_order(data_home, name):
 def test_check_boxes_of_a_real_export(data_home):
     folder = data_home.parent / "exports"
     path = folder / "appen_figure_eight" / "relex-multiple-choice.csv"
-    table = read_label_sets(path, question="relations")
+    with pytest.warns(UserWarning, match=r"'NONE' counts as an option \(18 answers\)"):
+        table = read_label_sets(path, question="relations")
     assert (table.n_annotations, table.n_instances, table.n_annotators) == (150, 10, 67)
     assert table.ticks_per_answer().min() == 1
     frame = pd.read_csv(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -42,11 +42,12 @@ from manyhands.annotations.label_sets import (
     listed_labels,
 )
 from manyhands.annotations.passes import read_marks
-from manyhands.annotations.suspicious import warn_of_alike
+from manyhands.annotations.suspicious import folded, warn_of_alike
 from manyhands.annotations.table import AnnotationTable
 from manyhands.annotations.wide import with_joined_task
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import AnyArray, BoolArray, IntArray
+from manyhands.wording import counted
 
 _LOG = logging.getLogger("manyhands")
 
@@ -58,6 +59,10 @@ EMPTY = "empty"
 TICKED = {"1": True, "0": False, "1.0": True, "0.0": False, "true": True, "false": False}
 TICKED |= {"yes": True, "no": False}
 """Meaning of the cells, in lower case, in a column that holds one option."""
+
+NO_OPTION = frozenset({"none", "none of the above", "none of these", "none of them", "nothing"})
+NO_OPTION |= {"no label", "no labels", "n/a", "not applicable"}
+"""Names of options, in lower case, that probably say that no option applies."""
 
 
 def from_frame(
@@ -122,7 +127,57 @@ def from_frame(
         value of ``none``, ``abstain`` or ``skip`` stands beside other labels; if the name of an
         option holds the separator, or there are more than 1,000 options; or if an id is missing or
         a pair is repeated.
+
+    Warns
+    -----
+    UserWarning
+        If a value of ``none`` occurs nowhere, or an option is named like one that says that nothing
+        applies, such as "None of the above", and neither ``none`` nor ``options`` is given.
     """
+    table, said = read_sets(
+        cls,
+        df,
+        separator=separator,
+        task=task,
+        worker=worker,
+        labels=labels,
+        options=options,
+        none=none,
+        weight=weight,
+        group=group,
+        tasks=tasks,
+        workers=workers,
+        abstain=abstain,
+        skip=skip,
+        passes=passes,
+        duplicates=duplicates,
+    )
+    found: Any = table
+    where = "options=" if isinstance(labels, str | int | np.integer) else None
+    warn_of_nothing(none, said, found.ticks_per_option(), found.options, options, where)
+    return table
+
+
+def read_sets(
+    cls: Callable[..., Table],
+    df: Any,
+    *,
+    separator: str | None,
+    task: str | Sequence[str],
+    worker: str,
+    labels: str | Sequence[str],
+    options: Any,
+    none: str | Sequence[str] | None,
+    weight: str | None = None,
+    group: str | None = None,
+    tasks: Any = None,
+    workers: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    passes: str | None = None,
+    duplicates: Duplicates,
+) -> tuple[Table, frozenset[str]]:
+    """Read a frame as `from_frame` does, and return the values of ``none`` that occur in it."""
     data, task = with_joined_task(read_data_frame(df), text_name(task))
     names = {"task": task, "worker": text_name(worker)}
     optional = {"weight": weight, "group": group, "passes": passes}
@@ -145,9 +200,9 @@ def from_frame(
         warn_of_alike(annotators, annotator, f"column {names['worker']!r}", "annotators")
     if isinstance(labels, str | int | np.integer):
         marks = read_marks(abstain, skip, None)
-        cells = Cells.of(data, str(labels), separator, _texts(none), marks, options)
+        cells = Cells.of(data, str(labels), separator, words_of(none), marks, options)
     else:
-        cells = _ticked_columns(data, [str(name) for name in labels])
+        cells = _ticked_columns(data, [str(name) for name in labels], words_of(none))
         if options is not None:
             raise AnnotationError(
                 f"labels={list(labels)!r} names a column for each option, so that these columns "
@@ -190,7 +245,8 @@ def from_frame(
     # The age of an answer is that of its rows: of two answers, the last in the frame counts.
     ages = None if not len(passed) else np.concatenate([given, passed])
     columns = without_duplicates(columns, duplicates, ages)
-    return cls(AnnotationTable(*columns), cells.options, sets.indptr, sets.indices)
+    table = cls(AnnotationTable(*columns), cells.options, sets.indptr, sets.indices)
+    return table, cells.said
 
 
 # -- cells ----------------------------------------------------------------------------------------
@@ -216,6 +272,8 @@ class Cells:
         `ANSWER`, `MISSING`, or the kind of a pass.
     are_ticks : bool
         Whether no cell holds several labels.
+    said : frozenset of str
+        Values of ``none`` that occur.
     """
 
     column: str
@@ -224,6 +282,7 @@ class Cells:
     codes: IntArray
     kinds: IntArray
     are_ticks: bool
+    said: frozenset[str]
 
     @classmethod
     def of(
@@ -249,15 +308,18 @@ class Cells:
             return rows_of(data, np.flatnonzero(rows == place[cell]))
 
         texts = tuple(name for name in none if name != EMPTY)
-        kinds, found = [], []
+        kinds, found, said = [], [], set()
         for cell in place:
             kind, labels = _read(cell, separator, EMPTY in none, texts, marks, column, where)
+            if kind == ANSWER and labels[:1] and labels[0] in texts:
+                said.add(labels.pop())
             kinds.append(kind)
             found.append(labels)
         if options is None and separator is not None:
             counts = np.bincount(rows, minlength=len(place)).tolist()
             _check_separator(found, place, counts, separator, column, where)
         names = _options(found, place, options, column, separator, where)
+        refuse_named_twice(texts, names)
         codes = {name: i for i, name in enumerate(names.tolist())}
         start = np.concatenate([[0], np.cumsum([len(labels) for labels in found])]).astype(np.int64)
         flat = [codes[label] for labels in found for label in labels]
@@ -265,7 +327,7 @@ class Cells:
         sets, numbers = number_sets(ticks)
         single = all(len(labels) < 2 for labels in found)
         of_cells = np.array(kinds, dtype=np.int8)
-        return cls(column, names, sets, numbers[rows], of_cells[rows], single)
+        return cls(column, names, sets, numbers[rows], of_cells[rows], single, frozenset(said))
 
     def with_passes(self, data: Any, column: str) -> Cells:
         """Read the passes that another column names."""
@@ -296,10 +358,17 @@ class Cells:
 
 def word_of_nothing(none: str | Sequence[str] | None) -> str:
     """Return what a cell holds where nothing was ticked: the first word of ``none``, else blank."""
-    return next((name for name in _texts(none) if name != EMPTY), "")
+    return next((name for name in words_of(none) if name != EMPTY), "")
 
 
-def _texts(none: Any) -> tuple[str, ...]:
+def words_of(none: Any) -> tuple[str, ...]:
+    """Return the values that mean that nothing was ticked, "empty" among them.
+
+    Raises
+    ------
+    AnnotationError
+        If one of them is no text, or blank.
+    """
     if none is None:
         return ()
     found = (none,) if isinstance(none, str) else tuple(none)
@@ -310,6 +379,70 @@ def _texts(none: Any) -> tuple[str, ...]:
                 "the text that means it, such as 'NONE'"
             )
     return found
+
+
+def refuse_named_twice(none: Sequence[str], options: AnyArray) -> None:
+    """Refuse a value that means that nothing was ticked, and is an option as well."""
+    both = next((word for word in none if word in set(options.tolist())), None)
+    if both is not None:
+        raise AnnotationError(
+            f"{both!r} is among the options, and none={both!r} says that nothing was ticked; leave "
+            "it out of one of the two"
+        )
+
+
+def warn_of_nothing(
+    none: str | Sequence[str] | None,
+    said: Collection[str],
+    n_ticks: IntArray,
+    options: AnyArray,
+    declared: Any,
+    argument: str | None,
+) -> None:
+    """Warn where options and the values that mean "nothing was ticked" were probably mixed up.
+
+    Parameters
+    ----------
+    none : str or sequence of str, optional
+        As given by the caller.
+    said : collection of str
+        The values of ``none`` that occur in the answers.
+    n_ticks : integer array of shape (n_options,)
+        How many answers tick each option.
+    options : array of shape (n_options,)
+    declared : any
+        The options that the caller named; None if they are those that occur.
+    argument : str or None
+        What names them, for the message; None if each is a column.
+    """
+    names, words = options.tolist(), [word for word in words_of(none) if word != EMPTY]
+    counts = dict(zip(names, n_ticks.tolist(), strict=True))
+    for word in words:
+        if word in said:
+            continue
+        near = next((name for name in names if folded(name) == folded(word)), None)
+        warn_caller(
+            f"none={word!r} is to say that nothing was ticked, but no answer holds it"
+            + (
+                "; check how the answers write it, or leave it out"
+                if near is None
+                else f": did you mean none={near!r}? {near!r} counts as an option "
+                f"({counted(counts[near], 'answer')})"
+            )
+        )
+    if none is not None or declared is not None:
+        return
+    for name in names:
+        if folded(name).strip(" ().[]<>-") in NO_OPTION:
+            warn_caller(
+                f"{name!r} counts as an option ({counted(counts[name], 'answer')}). If it says "
+                f"that no option applies, pass none={name!r}"
+                + (
+                    f"; if it is an option like the others, name all options in {argument}"
+                    if argument
+                    else ""
+                )
+            )
 
 
 def _hashable(cell: Any) -> Hashable:
@@ -335,7 +468,7 @@ def _read(
     column: str,
     where: Callable[[Hashable], str],
 ) -> tuple[int, list[str]]:
-    """Return the kind of a cell (an answer, missing, or a pass), and its labels."""
+    """Return the kind of a cell (an answer, missing, or a pass), and its labels or its ``none``."""
     is_list = isinstance(cell, tuple)
     listed = list(cell) if is_list else listed_labels(cell)
     if listed is not None:
@@ -354,8 +487,6 @@ def _read(
                 f"other labels, although {argument} names it; correct the cell, or leave "
                 f"{stands[0]!r} out of {argument}"
             )
-    if labels and labels[0] in none:
-        return ANSWER, []
     for mark, kind in marks.items():
         if labels == [str(mark)]:
             return kind, []
@@ -474,8 +605,8 @@ def _check_labels(data: Any, labels: Any) -> None:
         )
 
 
-def _ticked_columns(data: Any, names: list[str]) -> Cells:
-    """Read one column of 0 and 1 for each option."""
+def _ticked_columns(data: Any, names: list[str], none: tuple[str, ...]) -> Cells:
+    """Read one column of 0 and 1 for each option; a column that ``none`` names is no option."""
     check_options(names, "labels")
     ticked, gaps = [], []
     for name in names:
@@ -502,13 +633,23 @@ def _ticked_columns(data: Any, names: list[str]) -> Cells:
             "only cannot be read)"
         )
     n = len(is_empty)
-    where, codes = np.nonzero(np.column_stack(ticked))
+    is_option = [name not in none for name in names]
+    options = check_options([name for name in names if name not in none], "labels")
+    cells = np.column_stack(ticked)
+    for word in set(names) & set(none):
+        beside = cells[:, names.index(word)] & cells[:, is_option].any(axis=1)
+        if beside.any():
+            raise AnnotationError(
+                f"column {word!r}, which none names, is ticked beside other options in "
+                f"{rows_of(data, np.flatnonzero(beside))}; correct the cells, or leave {word!r} "
+                "out of none"
+            )
+    where, codes = np.nonzero(cells[:, is_option])
     start = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=n))])
-    sets, numbers = number_sets(_sparse(codes, start, len(names)))
-    answered = np.where(is_empty, MISSING, ANSWER).astype(np.int8)
-    return Cells(
-        ", ".join(names), check_options(names, "labels"), sets, numbers, answered, are_ticks=False
-    )
+    sets, numbers = number_sets(_sparse(codes, start, len(options)))
+    answered = np.where(is_empty & (EMPTY not in none), MISSING, ANSWER).astype(np.int8)
+    said = frozenset(names) & frozenset(none)
+    return Cells(", ".join(names), options, sets, numbers, answered, are_ticks=False, said=said)
 
 
 def _is_ticked(cell: Any) -> bool | None:

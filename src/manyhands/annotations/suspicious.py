@@ -261,7 +261,7 @@ def warn_of_alike(
         return
     spellings: dict[str, list[int]] = {}
     for code, value in enumerate(ids.tolist()):
-        spellings.setdefault(_folded(value), []).append(code)
+        spellings.setdefault(folded(value), []).append(code)
     alike = [group for group in spellings.values() if len(group) > 1]
     if not alike:
         return
@@ -278,13 +278,14 @@ def warn_of_alike(
     )
 
 
-def _folded(value: str) -> str:
+def folded(value: str) -> str:
+    """Return a text without regard to case, spaces and Unicode form, for comparison."""
     seen = "".join(c for c in value if unicodedata.category(c) != "Cf")  # Zero-width spaces.
     return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
 
 
 def _spelled(value: str) -> Any:
-    text = _folded(value)
+    text = folded(value)
     try:
         return float(text)
     except ValueError:

@@ -489,13 +489,14 @@ def _warn_of_ticks(table: LabelSetTable) -> None:
     n = table.ticks_per_option()
     names = table.options
     nobody, everybody = names[n == 0].tolist(), names[n == table.n_annotations].tolist()
-    if nobody:
-        warn_caller(f"nobody ticked {named(nobody)}, so nothing is known of it; leave it out")
-    if everybody:
-        warn_caller(f"everybody ticked {named(everybody)}, so nothing is known of it; leave it out")
+    for who, found in (("nobody", nobody), ("everybody", everybody)):
+        if found:
+            it = "it" if len(found) == 1 else "them"
+            warn_caller(f"{who} ticked {named(found)}, so nothing is known of {it}; leave {it} out")
     rare = names[(n > 0) & (n < RARE)].tolist()
     if rare:
+        own = "its" if len(rare) == 1 else "their"
         warn_caller(
-            f"fewer than {RARE} answers tick {named(rare)}: its estimates rest on little, and its "
-            "posterior on the prior"
+            f"fewer than {RARE} answers tick {named(rare)}: {own} estimates rest on little, and "
+            f"{own} posterior on the prior"
         )

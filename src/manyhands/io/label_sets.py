@@ -13,7 +13,15 @@ import numpy as np
 
 from manyhands.annotations import LabelSetTable
 from manyhands.annotations.ids import natural_keys
-from manyhands.annotations.label_set_frames import EMPTY, TICKED, word_of_nothing
+from manyhands.annotations.label_set_frames import (
+    EMPTY,
+    TICKED,
+    read_sets,
+    refuse_named_twice,
+    warn_of_nothing,
+    word_of_nothing,
+    words_of,
+)
 from manyhands.annotations.label_sets import SEPARATORS, cut
 from manyhands.annotations.target import SETS
 from manyhands.annotations.wide import with_joined_task
@@ -120,11 +128,16 @@ def read_sets_with_account(
     export = None
     columns = [_columns_of_options(each, label, own, column) for each in paths]
     if all(_is_table(*each, own) for each in zip(paths, columns, strict=True)):
-        tables = [
-            _of_table(each, multilabel, none, classes, names, column, own)
-            for each, names in zip(paths, columns, strict=True)
-        ]
+        tables, said = zip(
+            *(
+                _of_table(each, multilabel, none, classes, names, column, own)
+                for each, names in zip(paths, columns, strict=True)
+            ),
+            strict=True,
+        )
         table = tables[0] if len(tables) == 1 else _one_of(tables, own)
+        where = None if any(not isinstance(names, str) for names in columns) else "classes="
+        _warn_of_nothing(none, frozenset().union(*said), table, classes, where)
     else:
         if (label == "labels" and _has_labels(paths[0], own)) or label not in ("labels", "label"):
             own["label"] = label
@@ -239,7 +252,8 @@ def _of_table(
     label: Any,
     group: str | None,
     options: dict[str, Any],
-) -> LabelSetTable:
+) -> tuple[LabelSetTable, frozenset[str]]:
+    """Read a long table, and return the values of ``none`` that occur in it as well."""
     path = existing_file(Path(str(path)))
     defaults = ("auto", None, False, "error", ())
     strange = [
@@ -270,7 +284,8 @@ def _of_table(
         if given["passes"] is None and "pass" in frame.columns:
             given["passes"] = "pass"
         try:
-            return LabelSetTable.from_frame(
+            return read_sets(
+                LabelSetTable,
                 frame,
                 separator=multilabel,
                 labels=label,
@@ -285,6 +300,17 @@ def _of_table(
             raise AnnotationError(_spelled(str(error))) from error
 
 
+def _warn_of_nothing(
+    none: Any,
+    said: frozenset[str],
+    table: LabelSetTable,
+    classes: Any,
+    argument: str | None = "classes=",
+) -> None:
+    """Warn of options that may mean that nothing was ticked; see `warn_of_nothing`."""
+    warn_of_nothing(none, said, table.ticks_per_option(), table.options, classes, argument)
+
+
 def _spelled(text: str) -> str:
     """Write a message about frames with the arguments of readers."""
     for name, ours in SPELLED.items():
@@ -295,7 +321,9 @@ def _spelled(text: str) -> str:
 def _of_export(
     path: Any, none: Any, classes: Any, options: dict[str, Any]
 ) -> tuple[LabelSetTable, Export]:
-    words = [] if none is None else [none] if isinstance(none, str) else list(none)
+    words = words_of(none)
+    if classes is not None:
+        refuse_named_twice(words, np.array([str(name) for name in classes]))
     named = None if classes is None else [*classes, *(word for word in words if word != EMPTY)]
     options = {**options, "multilabel": "split", "option": None, "classes": named}
     for name in ("weight", "passes", "group"):
@@ -318,6 +346,8 @@ def _of_export(
                 f"{table.instances[table.instance[row]].item()!r}; correct it, or leave it out of "
                 "none="
             )
+    said = {word for word in words if word in found.tables and found.tables[word].label.any()}
+    _warn_of_nothing(none, frozenset(said), table, classes)
     return table, found
 
 
@@ -525,7 +555,7 @@ def _read_sets(
 
     frame = pd.DataFrame({"task": tasks, "worker": "gold", "labels": values})
     empty = frame["labels"].isna() | (frame["labels"].astype(str).str.strip() == "")
-    words = [] if none is None else [none] if isinstance(none, str) else list(none)
+    words = words_of(none)
     if EMPTY not in words and empty.any():
         word = word_of_nothing(words)
         mend = f"write {word!r} into it" if word else "pass none='empty'"
@@ -537,7 +567,17 @@ def _read_sets(
         frame = frame[~empty]
     if not len(frame):
         return
-    found = LabelSetTable.from_frame(frame, separator=multilabel, none=none, duplicates="error")
+    found, _ = read_sets(
+        LabelSetTable,
+        frame,
+        separator=multilabel,
+        task="task",
+        worker="worker",
+        labels="labels",
+        options=None,
+        none=none,
+        duplicates="error",
+    )
     strange = [name for name in found.options.tolist() if name not in set(table.options.tolist())]
     if strange:
         code = found.options.tolist().index(strange[0])
