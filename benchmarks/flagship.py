@@ -172,15 +172,15 @@ def with_weight_by_parity(data: Any, seed: int) -> Any:
     """The stack counting twice only while it tells more than one more annotator; no vote shares."""
     told: list[float | None] = [np.inf]
 
-    def parity(*given: Any) -> float | None:
-        told.append(crowd.parity(*given))
+    def informedness(*given: Any) -> float | None:
+        told.append(crowd.relative_informedness(*given))
         return told[-1]
 
     def joint(votes: Any, log_proba: FloatArray, confusion: FloatArray, _: float) -> FloatArray:
         weight = 2.0 if (told[-1] or 0.0) > 1 else 1.0
         return crowd.joint_log_proba(votes, log_proba, confusion, weight)
 
-    with patch.multiple(rounds, parity=parity, joint_log_proba=joint):
+    with patch.multiple(rounds, relative_informedness=informedness, joint_log_proba=joint):
         return stack(vote_share=0.0)(data, seed)
 
 
@@ -475,9 +475,10 @@ def fitted(data: Any, method: str, seed: int) -> Record:
     prior = getattr(model, "prediction_prior_", getattr(model, "class_prior_", None))
     if prior is not None:  # The class-weighted last stage, of the same fit.
         found["weighted"] = scores(y, classes[apply_rule(proba, "balanced", prior)])
-    for name in ("parity_", "prior_shrinkage_", "vote_share_"):
+    recorded = {"relative_informedness_": "parity_"}  # Its name in the records.
+    for name in ("relative_informedness_", "prior_shrinkage_", "vote_share_"):
         if getattr(model, name, None) is not None:
-            found[name] = round(float(getattr(model, name)), 4)
+            found[recorded.get(name, name)] = round(float(getattr(model, name)), 4)
     return found
 
 

@@ -178,7 +178,7 @@ def measure_both(case: Case, draw: int) -> Record:
     apart = right["stack"].astype(float) - right["ds"]
     record["apart_se"] = float(apart.std(ddof=1) / np.sqrt(len(rows)))
     record["doubts"] = sorted(stack.doubts_)
-    record["parity"] = stack.parity_
+    record["parity"] = stack.relative_informedness_
     record["seconds"] = seconds
     if data.X_test is not None:
         test = codes_of(data.y_test, table.classes)

@@ -27,7 +27,7 @@ class WarningCode(Code):
     GOLD_CHOSEN = "gold-chosen"
     SAMPLE_CONTRADICTS = "sample-contradicts"
     CLASS_SHARES_ASSUMED = "class-shares-assumed"
-    LOW_PARITY = "low-parity"
+    LOW_INFORMEDNESS = "low-informedness"
     SINGLE_ANNOTATIONS = "single-annotations"
     NO_OVERLAP = "no-overlap"
     ALPHA_BELOW_0 = "alpha-below-0"

@@ -147,7 +147,7 @@ def test_scikit_learn_contract(estimator, check):
 
 
 # What self-training does to a few instances in a few epochs.
-@pytest.mark.filterwarnings("ignore:the features tell less")
+@pytest.mark.filterwarnings("ignore:the features predict")
 @pytest.mark.filterwarnings("ignore:the votes do not say whether")
 @pytest.mark.filterwarnings("ignore:.*added no pseudo-annotation of a class")
 @pytest.mark.filterwarnings("ignore:.*further ones spoil the classifier")

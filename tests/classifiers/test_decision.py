@@ -467,7 +467,7 @@ def rare(n, seed=0):
 def stack_of_a_rare_class():
     X, table, _ = rare(3000)
     members = [("lr", LogisticRegression())]
-    with pytest.warns(ModelChoiceWarning, match="features tell less"):
+    with pytest.warns(ModelChoiceWarning, match="features predict"):
         return CrowdStackingClassifier(members, decision="balanced", random_state=0).fit(X, table)
 
 

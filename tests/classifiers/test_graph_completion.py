@@ -201,7 +201,7 @@ def test_who_said_nothing_says_what_the_others_do():
     A = np.hstack([A, np.full((len(A), 1), -1)])
     A[:3] = -1
     model = completer().fit(X, A)
-    assert model.heard_.tolist() == [True] * 5 + [False]
+    assert model.annotators_seen_.tolist() == [True] * 5 + [False]
     for found in (model.complete(np.arange(len(X))), model.predict_annotation_proba(X)):
         np.testing.assert_allclose(found[:, 5], found[:, :5].mean(axis=1), atol=1e-6)
     alone = model.predict_annotation_proba(X[:3])

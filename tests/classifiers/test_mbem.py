@@ -110,13 +110,13 @@ def test_what_is_fitted_goes_with_the_final_network(class_prior):
     confusion, prior, posterior = estimate_by_loops(
         A, model.predict(X), smoothing=0.01, uniform=class_prior == "uniform"
     )
-    heard = model.heard_  # The others do as the crowd does.
-    np.testing.assert_allclose(model.confusion_[heard], confusion[heard], atol=1e-9)
+    seen = model.annotators_seen_  # The others do as the crowd does.
+    np.testing.assert_allclose(model.confusion_[seen], confusion[seen], atol=1e-9)
     np.testing.assert_allclose(model.class_prior_, prior, atol=1e-9)
     np.testing.assert_allclose(model.posterior_, posterior, atol=1e-9)
     np.testing.assert_allclose(
-        model.predict_annotation_proba(X)[:, heard],
-        np.einsum("nc,rcg->nrg", model.predict_proba(X), confusion[heard]),
+        model.predict_annotation_proba(X)[:, seen],
+        np.einsum("nc,rcg->nrg", model.predict_proba(X), confusion[seen]),
         atol=1e-5,
     )
     assert stages_of(model) == ["round 0", "round 1", "round 2"]

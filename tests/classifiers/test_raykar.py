@@ -95,8 +95,8 @@ def test_figures_are_those_of_the_loops(smoothing, weight_decay):
     np.testing.assert_allclose(model.history_.column("penalty"), losses[:, 1], atol=1e-5)
     np.testing.assert_allclose(model.posterior_[3:], posterior, atol=1e-4)
     np.testing.assert_allclose(model.posterior_[:3], proba[:3], atol=1e-4)
-    heard = model.heard_  # The others do as the crowd does.
-    np.testing.assert_allclose(model.confusion_[heard], confusion[heard], atol=1e-4)
+    seen = model.annotators_seen_  # The others do as the crowd does.
+    np.testing.assert_allclose(model.confusion_[seen], confusion[seen], atol=1e-4)
     np.testing.assert_allclose(model.predict_proba(X), proba, atol=1e-4)
 
 
@@ -136,8 +136,8 @@ def test_where_x_says_nothing_it_is_dawid_skene(iterations):
     expected = DawidSkene(
         iterations, 0.0, n_subtypes=1, confusion_prior=None, dependence=0, accelerate=False
     ).fit(A)
-    heard = model.heard_
-    np.testing.assert_allclose(model.confusion_[heard], expected.confusion_[heard], atol=1e-5)
+    seen = model.annotators_seen_
+    np.testing.assert_allclose(model.confusion_[seen], expected.confusion_[seen], atol=1e-5)
     np.testing.assert_allclose(model.posterior_, expected.posterior_, atol=1e-4)
     proba = model.predict_proba(np.ones((1, 2)))[0]
     np.testing.assert_allclose(proba, expected.class_prior_, atol=1e-5)

@@ -572,7 +572,7 @@ def test_annotators_who_said_nothing_are_not_imitated():
     A = np.hstack([A, np.full((len(A), 1), -1)])
     model = DASCClassifier(base(), n_rounds=2, guard=False, random_state=0).fit(X, A)
     assert model.augmented_annotations_.annotations_per_annotator()[5] == 0
-    assert not model.heard_[5]
+    assert not model.annotators_seen_[5]
 
 
 @pytest.mark.parametrize(

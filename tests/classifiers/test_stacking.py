@@ -131,7 +131,7 @@ def test_abstentions_are_counted_by_loops():
     assert crowd.asked(small_votes()[1]) is None
 
 
-@pytest.mark.filterwarnings("ignore:the features tell less")
+@pytest.mark.filterwarnings("ignore:the features predict")
 def test_abstentions_are_evidence_of_a_class_that_makes_people_unsure(tmp_path):
     X, y = blobs(240, n_classes=2, spread=2.0)
     rng = np.random.default_rng(1)
@@ -152,7 +152,7 @@ def test_abstentions_are_evidence_of_a_class_that_makes_people_unsure(tmp_path):
     np.testing.assert_array_equal(again.posterior_, deaf.posterior_)
 
 
-def test_parity_by_loops():
+def test_relative_informedness_by_loops():
     A, votes = small_votes(seed=3, n=30)
     rng = np.random.default_rng(4)
     codes, beta = rng.integers(3, size=30), rng.random(4)
@@ -170,13 +170,13 @@ def test_parity_by_loops():
     e /= e.sum()
     expected = ((with_them / pairs - e @ f) / (1 - e @ f)) / ((agree / pairs - e @ e) / (1 - e @ e))
     floored = (with_them / pairs - e @ f) / (1 - e @ f) / 1e-3
-    found = crowd.parity(votes, codes, beta)
+    found = crowd.relative_informedness(votes, codes, beta)
     assert found == pytest.approx(expected if agree / pairs > e @ e + 1e-3 else floored)
 
 
-def test_single_annotations_have_no_parity():
+def test_single_annotations_have_no_relative_informedness():
     votes = make_votes(AnnotationTable.from_matrix(np.eye(3, dtype=int) * 2 - 1, classes=[0, 1]))
-    assert crowd.parity(votes, np.zeros(3, dtype=int), np.ones(3)) is None
+    assert crowd.relative_informedness(votes, np.zeros(3, dtype=int), np.ones(3)) is None
 
 
 def test_temperature_is_the_most_likely_one():
@@ -288,7 +288,7 @@ def _first(out, votes, confusion):
     return stack.stack_weights(stack.temper(out, temperature)[None], annotated)[0], temperature
 
 
-@pytest.mark.filterwarnings("ignore:the features tell less")
+@pytest.mark.filterwarnings("ignore:the features predict")
 def test_perfect_annotators_give_the_members_trained_on_gold():
     X, y = blobs(n=120, spread=1.5)
     A = np.repeat(y[:, None], 5, axis=1)
@@ -376,13 +376,13 @@ def test_the_report_tells_of_the_stack_in_words():
     model = quick().fit(X, table)
     summary = summarize(table, classifier=model, X=X, gold=y)
     training = summary["training"]
-    assert [chart["name"] for chart in training["charts"]] == ["nll", "parity"]
+    assert [chart["name"] for chart in training["charts"]] == ["nll", "relative_informedness"]
     assert {m["name"]: m["weight"] for m in training["stack"]["members"]} == model.member_weights_
     assert summary["labels"]["source"] == "CrowdStackingClassifier"
     names = [row["name"] for row in summary["gold"]["rows"]]
     assert names[1:] == ["CrowdStackingClassifier", "CrowdStackingClassifier (prediction)"]
     page = render_report(summary)
-    assert f"predict an annotation {model.parity_:.2f} times as well" in page
+    assert f"predict an annotation {model.relative_informedness_:.2f} times as well" in page
     assert all(name in page for name in model.member_weights_)
     priors = {
         "auto": "of the way from what came out to equal shares",
@@ -728,18 +728,18 @@ def test_features_that_tell_nothing_are_named(tmp_path):
     y = rng.integers(2, size=120)
     table = make_crowd(y, n_annotators=6, random_state=0)
     two_rounds = CrowdStackingClassifier(n_rounds=2, random_state=0)
-    with pytest.warns(ModelChoiceWarning, match="parity_"):
+    with pytest.warns(ModelChoiceWarning, match="relative_informedness_"):
         model = clone(two_rounds).fit(rng.normal(size=(120, 4)), table)
-    assert model.parity_ < 0.7
-    assert list(model.doubts_) == ["low-parity"]
+    assert model.relative_informedness_ < 0.7
+    assert list(model.doubts_) == ["low-informedness"]
     loaded = load(model.save(tmp_path / "model"))
     assert loaded.doubts_ == model.doubts_
     told = [
         each
         for each in summarize(table, classifier=loaded)["warnings"]
-        if each["code"] == "low-parity"
+        if each["code"] == "low-informedness"
     ]
-    assert told[0]["text"].startswith("The features tell less than one more annotation")
+    assert told[0]["text"].startswith("The features predict annotations less well")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         X, y = blobs(n=120, n_classes=2)
@@ -747,7 +747,7 @@ def test_features_that_tell_nothing_are_named(tmp_path):
         assert found.doubts_ == {}
 
 
-@pytest.mark.filterwarnings("ignore:the features tell less")
+@pytest.mark.filterwarnings("ignore:the features predict")
 @pytest.mark.parametrize(("n_classes", "equal"), [(12, True), (10, False)])
 def test_with_many_classes_the_first_round_tells_the_labels(n_classes, equal):
     X, y = blobs(96, n_classes=n_classes, spread=3.0)

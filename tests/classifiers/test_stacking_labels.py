@@ -98,7 +98,7 @@ def test_the_read_out_by_loops(parity, with_gold):
 
     judges = Judges.drawn(votes, np.random.default_rng(0))
     found = read_out(
-        votes, log_proba, start, judges, rho=0.2, strength=5.0, parity=parity,
+        votes, log_proba, start, judges, rho=0.2, strength=5.0, relative_informedness=parity,
         settle=settle, annotating=lambda _: 0.0,
     )  # fmt: skip
     posterior, beta = by_loops(A, log_proba, start, 0.2, 5.0, parity, gold)
@@ -113,7 +113,7 @@ def test_the_start_does_not_matter():
     judges = Judges.drawn(votes, np.random.default_rng(0))
     found = [
         read_out(
-            votes, log_proba, start, judges, rho=0.1, strength=5.0, parity=1.0,
+            votes, log_proba, start, judges, rho=0.1, strength=5.0, relative_informedness=1.0,
             settle=lambda joint: softmax(joint, axis=1), annotating=lambda _: 0.0,
         ).posterior
         for start in (np.exp(log_proba), softmax(3 * log_proba, axis=1))

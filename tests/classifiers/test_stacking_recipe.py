@@ -213,13 +213,13 @@ def test_parity_above_1_leaves_vote_shares_out_of_the_next_targets(both):
     assert mixed == [told.vote_share for told in both.rounds]
     low, high = both.parities
     assert all(low < told.parity < high for told in both.rounds)
-    expected = [0.0 if row["parity"] > 1 else 0.5 for row in both.model.history_]
+    expected = [0.0 if row["relative_informedness"] > 1 else 0.5 for row in both.model.history_]
     assert mixed[1:] == expected[:-1]
 
 
 def test_parity_weighs_annotators_by_the_shares_of_the_posterior(both):
     """By the diagonal of the confusion matrix alone, a common class would count as a rare one."""
-    found = [row["parity"] for row in both.model.history_]
+    found = [row["relative_informedness"] for row in both.model.history_]
     np.testing.assert_allclose(found, [told.parity for told in both.rounds], atol=1e-3)
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from manyhands import load
+from manyhands.fitting.fitted import FORMER_ATTRIBUTES
 from manyhands.inference.base import BaseAggregator
 
 FOLDERS = Path(__file__).parent / "earlier_folders"
@@ -65,3 +66,19 @@ def test_earlier_folders_keep_parameters_ids_and_what_was_found():
         "CoNALClassifier",
     ]
     assert average.classes_.tolist() == ["a", "b"]
+
+
+def test_former_names_of_fitted_attributes_are_read_and_warn():
+    stack = load(FOLDERS / "2026-11-28" / "stack")
+    assert stack.annotators_seen_.dtype == bool
+    assert stack.relative_informedness_ > 0
+    assert "parity" not in stack.history_.columns
+    assert stack.history_[-1]["relative_informedness"] == stack.relative_informedness_
+    for former, present in FORMER_ATTRIBUTES.items():
+        assert former not in vars(stack)
+        with pytest.warns(FutureWarning, match=f"{former} is now called {present}"):
+            found = getattr(stack, former)
+        assert found is getattr(stack, present)
+    doubted = load(FOLDERS / "2026-11-29" / "stack")
+    assert list(doubted.doubts_) == ["low-informedness"]
+    assert not hasattr(type(stack)(), "heard_"), "it is not fitted"

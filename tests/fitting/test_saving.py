@@ -108,7 +108,7 @@ def test_a_folder_says_class_version_and_parameters_and_arrays_have_readable_nam
     arrays = load_file(folder / described["weights"])
     assert arrays["confusion_"].shape == (5, 3, 3)
     assert {name.partition(".")[0] for name in arrays} == {
-        "module_", "classes_", "annotators_", "confusion_", "pooled_confusion_", "heard_",
+        "module_", "classes_", "annotators_", "confusion_", "pooled_confusion_", "annotators_seen_",
     }  # fmt: skip
 
 

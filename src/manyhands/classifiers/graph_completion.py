@@ -21,6 +21,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import check_positions, resolve
 from manyhands.annotations.target import check_annotations
 from manyhands.exceptions import AnnotationError, all_or_nothing
+from manyhands.fitting.fitted import former_attribute
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.reading import check_rows, read_features, read_target, refuse_dicts
 from manyhands.functional import annotation_nll
@@ -92,7 +93,7 @@ class GraphCompleter(BaseEstimator):
         ``validation_nll`` (of the held-out annotations, given all others), ``seconds``.
     best_epoch_ : int
         With ``validation``: the epoch that is kept.
-    heard_ : array of bool, shape (n_annotators,)
+    annotators_seen_ : array of bool, shape (n_annotators,)
         Which annotators have annotations. The others are predicted by the average of these.
     instance_states_ : tensor of shape (n_samples, hidden + 1)
         Last states of the instances, given all annotations.
@@ -119,6 +120,8 @@ class GraphCompleter(BaseEstimator):
     >>> proba.shape == (2, len(model.annotators_), len(model.classes_))
     True
     """
+
+    heard_ = former_attribute("heard_")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
@@ -187,7 +190,7 @@ class GraphCompleter(BaseEstimator):
     def _train(self, X: Any, table: AnnotationTable) -> None:
         """Train on checked data, and set the fitted attributes."""
         self.classes_, self.annotators_ = np.array(table.classes), np.array(table.annotators)
-        self.heard_: BoolArray = table.annotations_per_annotator() > 0
+        self.annotators_seen_: BoolArray = table.annotations_per_annotator() > 0
         device, seed = pick_device(self.device), draw_seed(self.random_state)
         with isolated_rng(seed, device):
             features = Features(X, device)
@@ -274,16 +277,16 @@ class GraphCompleter(BaseEstimator):
             argument="annotators",
             vocabulary_name="annotators_",
         )
-        heard = self.heard_[columns]
+        seen = self.annotators_seen_[columns]
         shape = (len(states), len(columns), len(self.classes_))
         proba = np.empty(shape, dtype=np.float32)
-        proba[:, heard] = self._decode_heard(states, columns[heard])
-        if not heard.all():
-            by_all = self._decode_heard(states, np.flatnonzero(self.heard_))
-            proba[:, ~heard] = by_all.mean(axis=1, keepdims=True)
+        proba[:, seen] = self._decode_seen(states, columns[seen])
+        if not seen.all():
+            by_all = self._decode_seen(states, np.flatnonzero(self.annotators_seen_))
+            proba[:, ~seen] = by_all.mean(axis=1, keepdims=True)
         return cast(FloatArray, proba)
 
-    def _decode_heard(self, states: Tensor, columns: IntArray) -> FloatArray:
+    def _decode_seen(self, states: Tensor, columns: IntArray) -> FloatArray:
         """Return the probabilities for annotators, given by position, who have annotations."""
         annotators = self.annotator_states_[torch.from_numpy(columns).to(states.device)]
         return cast(FloatArray, self.module_.decode(states, annotators).exp().cpu().numpy())

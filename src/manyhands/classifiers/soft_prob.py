@@ -73,7 +73,7 @@ protocol
         inherited = super()._traits
         return replace(
             inherited,
-            saved=("heard_",),
+            saved=("annotators_seen_",),
         )
 
     def _fit_rows(

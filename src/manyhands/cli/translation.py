@@ -117,7 +117,7 @@ PHRASES: Final[list[tuple[str, str]]] = [
         r"one column per annotator is what AnnotationTable\.from_matrix\(frame\) reads",
         "--format wide reads one column per annotator",
     ),
-    (r" \(parity_(?: is|:)? [-\d.]+\)", ""),
+    (r" \((?:relative_informedness|parity)_(?: is|:)? [-\d.]+\)", ""),
     (r"\(np\.savez\(file, X=X, task=ids\)", "(in an .npz file with the arrays X and task"),
     (r"(--set (\w+)=\S+): \2='[^']*' is unknown", r"\1 is unknown"),
     (

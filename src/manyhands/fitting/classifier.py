@@ -127,7 +127,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     pooled_confusion_ : array of shape (n_classes, n_classes)
         Mean of ``confusion_``, rows weighted by the annotator's expected number of annotations in
         the class. It is what the model expects of a new annotator.
-    heard_ : array of shape (n_annotators,)
+    annotators_seen_ : array of shape (n_annotators,)
         Whether the annotator has annotations.
     training_instances_ : InstanceDigests
         Digests by which `score` recognises training instances. Not saved.

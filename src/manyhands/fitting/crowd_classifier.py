@@ -25,7 +25,7 @@ from manyhands.fitting.continuing import (
     unmatched,
     with_added,
 )
-from manyhands.fitting.fitted import fitted_attributes
+from manyhands.fitting.fitted import fitted_attributes, former_attribute
 from manyhands.fitting.saving import write
 from manyhands.fitting.scoring import is_gold, observed_annotations, read_gold
 from manyhands.fitting.traits import Traits
@@ -98,6 +98,8 @@ class CrowdClassifierMixin(ClassifierMixin):
     A family implements `CrowdClassifier`, continued training in `_go_on`, and the check of features
     in `_check_shape`.
     """
+
+    heard_ = former_attribute("heard_")
 
     @property
     def _traits(self) -> Traits:

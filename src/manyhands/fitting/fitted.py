@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sklearn.base import BaseEstimator
 
+from manyhands.exceptions import warn_caller
 from manyhands.training.progress import History
 
 if TYPE_CHECKING:  # It needs torch.
@@ -20,6 +21,9 @@ E = TypeVar("E", bound=BaseEstimator)
 
 SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
 """Fitted attributes that scikit-learn sets while it validates X."""
+
+FORMER_ATTRIBUTES = {"heard_": "annotators_seen_", "parity_": "relative_informedness_"}
+"""Fitted attributes by the names of before version 0.1.0, and the present names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,47 @@ def take_over(model: BaseEstimator, attributes: Mapping[str, Any]) -> None:
     """Set fitted attributes by name."""
     for name, value in attributes.items():
         setattr(model, name, value)
+
+
+def with_present_names(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fitted attributes that an earlier version saved, by their present names.
+
+    Parameters
+    ----------
+    attributes : mapping of str to object
+        May have the names in `FORMER_ATTRIBUTES`.
+
+    Returns
+    -------
+    dict
+    """
+    found = {FORMER_ATTRIBUTES.get(name, name): value for name, value in attributes.items()}
+    if "parity_" in attributes:  # A stack's: the history and the doubts had the word, too.
+        columns = {"parity": "relative_informedness"}
+        found["history_"] = History(
+            {columns.get(name, name): value for name, value in row.items()}
+            for row in found["history_"]
+        )
+        codes = {"low-parity": "low-informedness"}
+        doubts = found.get("doubts_", {})
+        found["doubts_"] = {codes.get(code, code): text for code, text in doubts.items()}
+    return found
+
+
+def former_attribute(former: str) -> Any:
+    """Return a property that reads a fitted attribute by its former name, with a warning."""
+    present = FORMER_ATTRIBUTES[former]
+
+    def read(model: BaseEstimator) -> Any:
+        value = getattr(model, present)
+        warn_caller(
+            f"{type(model).__name__}.{former} is now called {present}, and the former name will "
+            f"be removed; write {present}",
+            FutureWarning,
+        )
+        return value
+
+    return property(read, doc=f"Former name of ``{present}``.")
 
 
 def become(model: BaseEstimator, fitted: Fitted) -> None:

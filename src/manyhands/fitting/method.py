@@ -60,7 +60,7 @@ class Method(Protocol):
     best_stage_: str
     confusion_: FloatArray
     pooled_confusion_: FloatArray
-    heard_: AnyArray
+    annotators_seen_: AnyArray
 
     def get_params(self, deep: bool = ...) -> dict[str, Any]:
         """Return the parameters by name."""

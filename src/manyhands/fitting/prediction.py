@@ -94,7 +94,7 @@ def annotation_grid(model: Method, X: Instances, chosen: IntArray) -> FloatArray
         float32; the last axis sums to 1.
     """
     # An annotator without annotations is treated like a new one.
-    known = np.append(model.heard_, False)[chosen]
+    known = np.append(model.annotators_seen_, False)[chosen]
     features = features_of(model, X)
     columns = torch.from_numpy(chosen[known]).to(features.device)
     n_classes = len(model.classes_)
@@ -165,7 +165,7 @@ def _log_proba_of_network(
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     """Yield what `observed_log_proba` does, from a network."""
     features = features_of(model, X)
-    heard = np.append(model.heard_, False)[annotators]
+    seen = np.append(model.annotators_seen_, False)[annotators]
     order, start = table.by_instance()
     order = np.arange(table.n_annotations) if order is None else order
     annotated = np.flatnonzero(np.diff(start))
@@ -175,7 +175,7 @@ def _log_proba_of_network(
         rows = order[start[instances[0]] : start[instances[-1] + 1]]
         x = features.take(torch.from_numpy(instances))
         place = np.searchsorted(instances, table.instance[rows])
-        own = heard[rows]
+        own = seen[rows]
         log_proba = np.empty((len(rows), len(model.classes_)))
         pairs = np.stack([place[own], annotators[rows[own]]]).astype(np.int64)
         log_proba[own] = model.module_.annotation_log_proba(

@@ -297,7 +297,7 @@ def annotator_attributes(
     *,
     shrinks: bool,
 ) -> dict[str, AnyArray]:
-    """Return ``heard_`` and the pooled and shrunk confusion matrices of annotators.
+    """Return ``annotators_seen_`` and the pooled and shrunk confusion matrices of annotators.
 
     Parameters
     ----------
@@ -313,15 +313,15 @@ def annotator_attributes(
     Returns
     -------
     dict
-        ``heard_``, shape (n_annotators,); with matrices also ``confusion_``, where annotators
-        without annotations have the pooled matrix, and ``pooled_confusion_``.
+        ``annotators_seen_``, shape (n_annotators,); with matrices also ``confusion_``, where
+        annotators without annotations have the pooled matrix, and ``pooled_confusion_``.
     """
-    heard = table.annotations_per_annotator() > 0
+    seen = table.annotations_per_annotator() > 0
     if confusion is None or belief is None:
-        return {"heard_": heard}
+        return {"annotators_seen_": seen}
     confusion, pooled = pool_confusions(confusion, table, belief, pseudo_annotations=float(shrinks))
-    confusion = np.where(~heard[:, None, None], pooled, confusion)
-    return {"heard_": heard, "confusion_": confusion, "pooled_confusion_": pooled}
+    confusion = np.where(~seen[:, None, None], pooled, confusion)
+    return {"annotators_seen_": seen, "confusion_": confusion, "pooled_confusion_": pooled}
 
 
 def annotated_proba(fit: Fit[Any, Any]) -> FloatArray:

@@ -45,7 +45,7 @@ from manyhands.annotations.encoding import text_array
 from manyhands.annotations.target import is_sharded
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.earlier_layouts import upgraded
-from manyhands.fitting.fitted import take_over
+from manyhands.fitting.fitted import take_over, with_present_names
 from manyhands.fitting.folders import (
     VERSION,
     check_unaltered,
@@ -496,7 +496,8 @@ class _Reader:
         model = cls(**from_flat(cls, parameters))
         networks = {k: v for k, v in fitted.items() if isinstance(v, dict) and "$network" in v}
         plain = fitted.keys() - networks.keys()
-        take_over(model, {key: self.value(part) for key, part in fitted.items() if key in plain})
+        values = {key: self.value(part) for key, part in fitted.items() if key in plain}
+        take_over(model, with_present_names(values))
         for key, part in networks.items():  # A network is built of what the others say.
             take_over(model, {key: self._network(model, part["$network"])})
         _check_instances(model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ANNOTATOR_ARRAYS = ("confusion_", "pooled_confusion_", "heard_")
+ANNOTATOR_ARRAYS = ("confusion_", "pooled_confusion_", "annotators_seen_")
 """Fitted arrays about annotators, which most methods save."""
 
 SAVED = (

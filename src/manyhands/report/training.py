@@ -19,7 +19,7 @@ NOT_MEASURES = frozenset({"stage", "epoch", "round", "seconds"})
 
 PREFIXES = ("train_", "validation_", "valid_", "val_")
 
-OF_STACKS = ("nll", "parity")
+OF_STACKS = ("nll", "relative_informedness")
 """What is drawn of a stack; members stand in a table, and class shares in their own section."""
 
 
@@ -64,8 +64,8 @@ def _stack(classifier: Any) -> dict[str, Any] | None:
             {"name": name, "weight": weight, "temperature": temperatures[name]}
             for name, weight in weights.items()
         ],
-        "parity": classifier.parity_,
-        "weak_features": WarningCode.LOW_PARITY in getattr(classifier, "doubts_", {}),
+        "parity": classifier.relative_informedness_,
+        "weak_features": WarningCode.LOW_INFORMEDNESS in getattr(classifier, "doubts_", {}),
         "vote_share": classifier.vote_share_,
         "class_prior": prior if isinstance(prior, str) else "given",
         "prior_shrinkage": classifier.prior_shrinkage_,

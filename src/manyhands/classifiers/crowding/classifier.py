@@ -458,7 +458,7 @@ def draw_grid(model: Any, features: Features, columns: IntArray) -> AnyArray:
         Class codes.
     """
     module = cast(GenerativeCrowdModule, model.module_)
-    is_known = np.append(model.heard_, False)[columns]
+    is_known = np.append(model.annotators_seen_, False)[columns]
     known = torch.from_numpy(columns[is_known]).to(features.device)
     labels = np.empty((len(features), len(columns)), dtype=np.int64)
     size = max(1, min(PREDICT_BATCH, model._protocol.chunk_size // max(1, len(columns))))

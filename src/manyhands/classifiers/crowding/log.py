@@ -46,11 +46,11 @@ class LoggedCells:
     def __init__(
         self, table: AnnotationTable, per_instance: int | None, device: torch.device
     ) -> None:
-        heard = np.flatnonzero(table.annotations_per_annotator() > 0)
+        seen = np.flatnonzero(table.annotations_per_annotator() > 0)
         self.n_annotators = table.n_annotators
         self.closed = torch.zeros(0, dtype=torch.int64, device=device)
         self.close(table)
-        self.annotators = torch.from_numpy(heard).to(device)
+        self.annotators = torch.from_numpy(seen).to(device)
         self.per_instance = per_instance
 
     def close(self, table: AnnotationTable) -> None:

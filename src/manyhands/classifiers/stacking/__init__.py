@@ -7,7 +7,8 @@ The steps of a round (``Rounds.run``), as docs/methods/stacking.md numbers them:
 3. temperatures: `stack.choose_temperature`; weights: `stack.stack_weights`;
 4. posterior: `crowd.joint_log_proba`, shifted to class shares by `crowd.posterior_with_shares`, to
    the degree of `crowd.prior_shrinkage`;
-5. parity: `crowd.parity`, with the annotators' `crowd.competences`.
+5. relative informedness: `crowd.relative_informedness`, with the annotators'
+   `crowd.competences`.
 """
 
 from manyhands.classifiers.stacking.classifier import CrowdStackingClassifier

@@ -27,7 +27,7 @@ from manyhands.fitting.class_collapse import warn_of_class_collapse
 from manyhands.fitting.context import Earlier
 from manyhands.fitting.continuing import Seen
 from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
-from manyhands.fitting.fitted import take_over
+from manyhands.fitting.fitted import former_attribute, take_over
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import (
     check_learnable,
@@ -86,7 +86,8 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         the order of the table's classes or by class.
     vote_share : "auto" or float in [0, 1], default="auto"
         Weight of an instance's vote shares in the targets of the members. "auto": 0 if the stack
-        is more informative than one more annotator would be (``parity_`` above 1), else .5.
+        is more informative than one more annotator would be (``relative_informedness_`` above
+        1), else .5.
     dependence : float in [0, 1] or "auto", default="auto"
         Correlation of annotators' mistakes, by which their evidence in ``posterior_`` is
         discounted; see `manyhands.DawidSkene`. It has no effect on new instances.
@@ -126,7 +127,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         [annotator, true, given], counted against ``posterior_``. An annotator without annotations
         gets ``pooled_confusion_``.
     pooled_confusion_ : array of shape (n_classes, n_classes)
-    heard_ : array of shape (n_annotators,)
+    annotators_seen_ : array of shape (n_annotators,)
         Whether the annotator has annotations.
     abstention_ : array of shape (n_annotators, n_classes)
         Probability of abstaining on an instance of each class; 0 unless modelled.
@@ -165,7 +166,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         Weights in the last round.
     member_temperatures_ : dict of str to float
         Exponents of the members' probabilities in the last round.
-    parity_ : float or None
+    relative_informedness_ : float or None
         Informedness of the stack relative to one more annotator; 1 means equal. None if no instance
         has two annotations.
     vote_share_ : float
@@ -174,8 +175,8 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         Warnings of `fit` by code; the report lists them, too.
     history_ : History
         One row per round: ``nll`` of an annotation under the stack (``loss`` equals it),
-        ``parity``, ``vote_share``, the class shares of the round's posterior (which is less
-        calibrated than ``posterior_``), and the members' weights.
+        ``relative_informedness``, ``vote_share``, the class shares of the round's posterior
+        (which is less calibrated than ``posterior_``), and the members' weights.
 
     Notes
     -----
@@ -236,16 +237,19 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     random_state: Any = None
     verbose: int = 0
 
+    parity_ = former_attribute("parity_")
+
     @property
     def _traits(self) -> Traits:
         return Traits(
             trains_network=False,
             balanced_by="prediction_prior_",
             saved=(
-                "posterior_", "confusion_", "pooled_confusion_", "heard_", "abstention_",
+                "posterior_", "confusion_", "pooled_confusion_", "annotators_seen_", "abstention_",
                 "class_prior_", "prediction_prior_", "is_known_", "sampled_rows_",
                 "sampled_posterior_", "dependence_", "gold_sample_", "gold_p_value_", "gold_note_",
-                "sample_note_", "doubts_", "prior_shrinkage_", "parity_", "posterior_exponent_",
+                "sample_note_", "doubts_", "prior_shrinkage_", "relative_informedness_",
+                "posterior_exponent_",
                 "prediction_exponent_", "vote_share_", "member_weights_", "member_temperatures_",
                 "encoder_", "stack_",
             ),

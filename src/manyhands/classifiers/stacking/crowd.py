@@ -20,7 +20,7 @@ SHIFT_STEPS, SHIFT_RATE = 60, 0.7
 before the shares are reached (docs/methods/stacking.md, step 4)."""
 
 LEAST_ROOM = 1e-3
-"""Floor of 1 minus the agreement by chance, and of the denominator of parity."""
+"""Floor of 1 minus the agreement by chance, and of the denominator of relative informedness."""
 
 LEAST_PAIRS = 1e-12
 """Sum of the competence products of all pairs up to which they count as none."""
@@ -156,7 +156,7 @@ def joint_log_proba(
     return classifier_weight * log_proba + log_likelihoods(votes, floored_log(confusion))
 
 
-def parity(votes: Votes, codes: IntArray, competence: FloatArray) -> float | None:
+def relative_informedness(votes: Votes, codes: IntArray, competence: FloatArray) -> float | None:
     r"""Return the informedness of a classifier relative to that of one more annotator.
 
     It is the classifier's agreement with annotators beyond chance, divided by that of annotators

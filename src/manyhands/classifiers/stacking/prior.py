@@ -14,7 +14,7 @@ from manyhands.exceptions import AnnotationError, ModelChoiceWarning, warn_calle
 from manyhands.training.progress import History
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
-LITTLE_PARITY = 0.7
+LITTLE_INFORMEDNESS = 0.7
 """Parity below which one more annotator is said to be more informative than the features."""
 
 LITTLE_SHRINKAGE = 0.2
@@ -99,7 +99,7 @@ def doubts_of(
     free_shares: FloatArray,
     *,
     shrinkage: float | None,
-    parity: float | None,
+    relative_informedness: float | None,
     n_annotators: IntArray,
 ) -> dict[WarningCode, str]:
     """Return the doubts about a fit, as in ``doubts_``, and warn of each.
@@ -116,8 +116,8 @@ def doubts_of(
         Of the rounds.
     free_shares : array of shape (number of classes seen,)
         Class shares of the first round without a prior.
-    shrinkage, parity : float or None
-        The fitted ``prior_shrinkage_`` and ``parity_``.
+    shrinkage, relative_informedness : float or None
+        The fitted ``prior_shrinkage_`` and ``relative_informedness_``.
     n_annotators : integer array of shape (m,)
         Number of annotators of each instance with annotations or a known label.
 
@@ -157,11 +157,11 @@ def doubts_of(
             f"equal shares by {np.abs(apart).sum() / 2:.0%} of the instances. If you know better, "
             "give class_prior= the shares, 'uniform' or 'estimated'"
         )
-    if parity is not None and parity < LITTLE_PARITY:
-        doubts[WarningCode.LOW_PARITY] = (
-            f"the features tell less than one more annotation per instance would (parity_ is "
-            f"{parity:.2f}); better features or more annotations would help more than "
-            "another method"
+    if relative_informedness is not None and relative_informedness < LITTLE_INFORMEDNESS:
+        doubts[WarningCode.LOW_INFORMEDNESS] = (
+            "the features predict annotations less well than one more annotator would "
+            f"(relative_informedness_ is {relative_informedness:.2f}). Better features or more "
+            "annotations would help more than another method"
         )
     annotated = n_annotators[n_annotators > 0]
     if table.n_annotators > 1 and np.mean(annotated > 1) < ENOUGH_SECONDS:

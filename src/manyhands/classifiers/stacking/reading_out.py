@@ -50,9 +50,9 @@ taken; with fewer, no exponent is chosen."""
 LOG_EXPONENT = (-4.0, 0.7)
 """Range of the logarithm of the exponent of the classifier's probabilities."""
 
-PARITY_RANGE = (0.5, 1.0)
-"""Range to which parity is clipped before the exponent is multiplied by it: a classifier that
-predicts annotations worse than another annotator is less informative about the class, too."""
+INFORMEDNESS_RANGE = (0.5, 1.0)
+"""Range to which relative informedness is clipped before it multiplies the exponent. A classifier
+that predicts annotations worse than another annotator also says less about the class."""
 
 Annotating = Callable[[FloatArray], "FloatArray | float"]
 """Function from a posterior to the log likelihoods (n, C) of abstaining and answering."""
@@ -66,7 +66,7 @@ class StackReadOut:
     ----------
     posterior : array of shape (n, n_classes)
     exponent : float
-        Of the classifier's distance from its mean (:math:`\beta`, times parity).
+        Of the classifier's distance from its mean (:math:`\beta`, times relative informedness).
     new_exponent : float
         Of the probabilities of new instances, at most 1.
     unclamped : array of shape (n, n_classes)
@@ -116,7 +116,7 @@ def read_out(
     *,
     rho: float,
     strength: float,
-    parity: float | None,
+    relative_informedness: float | None,
     settle: Callable[[FloatArray], FloatArray],
     annotating: Annotating,
 ) -> StackReadOut:
@@ -136,7 +136,7 @@ def read_out(
     strength : float
         Number of pseudo-annotations, distributed like the crowd's, in each row of a confusion
         matrix.
-    parity : float or None
+    relative_informedness : float or None
         Informedness of the classifier relative to one more annotator, if it is known.
     settle : function from joint log probabilities (n, n_classes) to a posterior
         Applies known labels and known class shares.
@@ -154,7 +154,11 @@ def read_out(
     power = exponents(votes, rho, others=1)[:, None] / share
     # A predicted annotation must not be evidence of its own instance.
     without_one = exponents(votes, rho)[:, None] / share
-    worth = 1.0 if parity is None else float(np.clip(parity, *PARITY_RANGE))
+    worth = (
+        1.0
+        if relative_informedness is None
+        else float(np.clip(relative_informedness, *INFORMEDNESS_RANGE))
+    )
     posterior, exponent = start, 1.0
     for _ in range(MOST_TURNS):
         before = posterior

@@ -22,9 +22,9 @@ from manyhands.classifiers.stacking.crowd import (
     estimate_abstention,
     estimate_confusions,
     joint_log_proba,
-    parity,
     posterior_with_shares,
     prior_shrinkage,
+    relative_informedness,
 )
 from manyhands.classifiers.stacking.members import (
     Folded,
@@ -98,7 +98,7 @@ class Round:
         Mean of an annotation, under the stack's out-of-fold predictions.
     shares, free_shares : arrays of shape (n_classes,)
         Class shares of the posterior, and those that it would have had without a class prior.
-    parity : float or None
+    relative_informedness : float or None
     vote_share : float
         Weight of the vote shares in the targets of the members.
     """
@@ -110,7 +110,7 @@ class Round:
     log_likelihood: float
     shares: FloatArray
     free_shares: FloatArray
-    parity: float | None
+    relative_informedness: float | None
     vote_share: float
 
 
@@ -185,11 +185,11 @@ class Rounds:
         joint = joint_log_proba(votes, log_proba, confusion, settings.classifier_weight)
         joint += self._abstained(before)
         self.posterior, free_shares = self._posterior(joint)
-        # Step 5: parity rho (telling).
+        # Step 5: relative informedness rho.
         shares = self.posterior.mean(axis=0)
         competence = competences(confusion, shares)
-        telling = parity(votes, log_proba.argmax(axis=1), competence)
-        self.next_vote_share = self._vote_share(telling)
+        informedness = relative_informedness(votes, log_proba.argmax(axis=1), competence)
+        self.next_vote_share = self._vote_share(informedness)
         evidence = np.log(annotated.given(np.exp(log_proba[self.judged])))
         return Round(
             [
@@ -202,7 +202,7 @@ class Rounds:
             float(np.average(evidence, weights=annotated.weight)),
             shares,
             free_shares,
-            telling,
+            informedness,
             mix,
         )
 
@@ -213,7 +213,8 @@ class Rounds:
         ----------
         found : Round
         rho : float
-            Correlation of the annotators' mistakes (not parity, which step 5 calls rho).
+            Correlation of the annotators' mistakes (not relative informedness, which
+            step 5 calls rho).
 
         Returns
         -------
@@ -226,7 +227,7 @@ class Rounds:
             Judges.drawn(self.votes, self.rng),
             rho=rho,
             strength=self.settings.crowd_strength,
-            parity=found.parity,
+            relative_informedness=found.relative_informedness,
             settle=self._settled,
             annotating=self._abstained,
         )
@@ -292,10 +293,10 @@ class Rounds:
             return None
         return (1 - self.shrinkage) * free + self.shrinkage / len(free)
 
-    def _vote_share(self, telling: float | None) -> float:
+    def _vote_share(self, informedness: float | None) -> float:
         given = self.settings.vote_share
         if isinstance(given, str):
-            return 0.0 if telling is not None and telling > 1 else VOTE_SHARE
+            return 0.0 if informedness is not None and informedness > 1 else VOTE_SHARE
         return given
 
 
@@ -503,7 +504,7 @@ def _history_row(
         "epoch": number,
         "nll": nll,
         "loss": nll,
-        "parity": found.parity,
+        "relative_informedness": found.relative_informedness,
         "vote_share": found.vote_share,
         **{f"share_{name}": share for name, share in shares},
         **{f"weight_{name}": weight for name, weight in weights},
@@ -553,7 +554,7 @@ def fitted_by(
     confusion[:, seen] = 0.0
     confusion[np.ix_(np.arange(n_annotators), seen, seen)] = rounds.confusion(out.posterior)
     confusion, pooled = pool_confusions(confusion, table, belief, pseudo_annotations=0.0)
-    heard = table.annotations_per_annotator() > 0
+    annotators_seen = table.annotations_per_annotator() > 0
     abstention = np.zeros((n_annotators, n_classes))
     abstaining = rounds.abstention(out.posterior)
     if abstaining is not None:
@@ -589,9 +590,9 @@ def fitted_by(
         "gold_sample_": None if sample is None else sample.kind,
         "gold_p_value_": None if sample is None else sample.p_value,
         "gold_note_": note,
-        "heard_": heard,
+        "annotators_seen_": annotators_seen,
         "pooled_confusion_": pooled,
-        "confusion_": np.where(heard[:, None, None], confusion, pooled),
+        "confusion_": np.where(annotators_seen[:, None, None], confusion, pooled),
         "abstention_": abstention,
         "is_known_": is_known,
         "sampled_rows_": findings.annotated[drawn],
@@ -605,7 +606,7 @@ def fitted_by(
         "posterior_exponent_": out.exponent,
         "prediction_exponent_": out.new_exponent,
         "prior_shrinkage_": rounds.shrinkage,
-        "parity_": last.parity,
+        "relative_informedness_": last.relative_informedness,
         "vote_share_": last.vote_share,
         "member_weights_": {name: part.weight for name, part in parts.items()},
         "member_temperatures_": {name: part.temperature for name, part in parts.items()},
@@ -615,7 +616,7 @@ def fitted_by(
             findings.history,
             findings.first.free_shares,
             shrinkage=rounds.shrinkage,
-            parity=last.parity,
+            relative_informedness=last.relative_informedness,
             n_annotators=annotators_of(rounds.votes),
         ),
     }
@@ -640,8 +641,8 @@ def _round_of_posterior(findings: StackFindings) -> Round:
     """
     n_annotators = annotators_of(findings.rounds.votes)
     single = np.mean(n_annotators[n_annotators > 0] == 1) > 0.5
-    parity = findings.last.parity
-    doubted = single and (parity is None or parity < 1)
+    informedness = findings.last.relative_informedness
+    doubted = single and (informedness is None or informedness < 1)
     return findings.first if doubted or len(findings.seen) > MANY_CLASSES else findings.last
 
 
