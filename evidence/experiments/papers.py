@@ -113,7 +113,7 @@ SIDES = ("better", "than", "row")
 ORIGINS = {"paper": "the paper's", "variant": "a variant", "ours": "ours"}
 """Whose a claim is, as its file says it -> as pages say it.
 
-``paper``: the paper's claim, on the paper's data, about the paper's method. ``variant``: the
+``paper``: the paper's claim, on its data, about its method or its baselines. ``variant``: the
 paper's claim on another data set or a stand-in, about a variant of the method, under a further
 protocol or reading, or in another form. ``ours``: what the library asks or aims at.
 """

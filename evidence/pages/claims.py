@@ -74,11 +74,11 @@ def claim_section(
         "chance."
     )
     whose = (
-        "A claim is the paper's if the paper makes it of its method, on this data set, in this "
-        "form; the rows' deviations say how near the runs come. It is a variant if it is the "
-        "paper's on another data set or a stand-in, of a variant of the method, under a further "
-        "protocol or reading, or in another form. It is ours if it is the library's own question "
-        "or aim."
+        "A claim is the paper's if the paper makes it of its method or of its baselines, on this "
+        "data set, in this form; the rows' deviations say how near the runs come. It is a variant "
+        "if it is the paper's on another data set or a stand-in, of a variant of the method, under "
+        "a further protocol or reading, or in another form. It is ours if it is the library's own "
+        "question or aim."
     )
     counted: list[Block] = [Table(["claims", *VERDICTS], count_lines(verdicts))]
     if paper.questions:

@@ -132,7 +132,7 @@ def conclusion(paper: Paper, judged: Judged) -> str:
         *([f"{found[NOT_RUN]} could not be tested"] if found[NOT_RUN] else []),
     ]
     told = (
-        f"Of the {total} claims that the paper makes of its method on its own data, "
+        f"Of the {total} claims that the paper makes on its own data, "
         f"{', '.join(parts[:-1])}, and {parts[-1]}."
     )
     if not paper.questions:

@@ -261,7 +261,7 @@ def _judge_difference(
         for each in ([_named(m.metric) for m in measures], [m.point for m in measures])
     )
     head = f"{names}, {points}: {measure.show(found.mean, True)}{unit}"
-    paper, excluded = _published_words(sides, rows, measures, found, rivals)
+    paper, excluded = _published_words(sides, rows, measures, found, by, rivals)
     if math.isnan(found.low):
         why = f"{head} with each of {found.n} seeds: no spread to judge by{paper}"
         return Verdict(UNDECIDED, why)
@@ -318,11 +318,13 @@ def _published_words(
     rows: Mapping[str, Row],
     measures: tuple[Measure, Measure],
     found: Interval,
+    by: float,
     rivals: Sequence[str],
 ) -> tuple[str, bool]:
     """Say what the paper reports of the difference, and return whether it is excluded, too.
 
-    Of the best of several rows, the paper's figure is against the best of those that it prints.
+    Of the best of several rows, the paper's figure is against the best of those that it prints. If
+    it is not above ``by``, the paper's own figures speak against the claim, and that is said.
     """
     metric, selection = measures[0].metric, measures[0].selection
     if measures[0] != measures[1] or measures[0].at is not None:
@@ -347,16 +349,18 @@ def _published_words(
         words += f" against its best, {_label(than[0], rows)}"
         if printed.keys() >= {*sides[1]}:
             also = f" ({difference(sides[1])} against {_label(sides[1][0], rows)})"
+    theirs_is = _mean(printed, sides[0]) - _mean(printed, than)
+    contrary = "" if theirs_is > by + 1e-9 else ", which is not what is claimed"
     # If the paper does not say, assume the last epoch, as in the tables.
     compared = [printed[name].get("selection") or "" for name in (*sides[0], *than)]
     chosen = {SHORT.get(each, LAST) for each in compared}
     if chosen != {selection}:
         # The paper chose its epoch in another way: quote its figures, do not compare them.
         how = " (oracle)" if ORACLE in chosen else " (epoch chosen in another way)"
-        return words + how + also, False
-    theirs_is = _mean(printed, sides[0]) - _mean(printed, than)
+        return words + how + contrary + also, False
     inside = math.isnan(found.low) or found.low <= theirs_is <= found.high
-    return words + ("" if inside else ", which the interval excludes") + also, not inside
+    excluded = "" if inside else ", which the interval excludes"
+    return words + contrary + excluded + also, not inside
 
 
 def _mean(printed: Mapping[str, Mapping[str, Any]], side: Sequence[str]) -> float:
@@ -422,4 +426,4 @@ def _listed(names: Sequence[str], shown: int = 3) -> str:
 
 
 def _named(metric: str) -> str:
-    return {"macro_f1": "macro-F1"}.get(metric, metric.replace("_", " "))
+    return {"macro_f1": "macro-F1", "auc": "AUC"}.get(metric, metric.replace("_", " "))

@@ -87,6 +87,12 @@ def test_verdicts_of_differences():
     oracle = compare(better, than, theirs=(0.9, 0.85), chosen="best on test")
     assert "the paper reports +5.00 (oracle)" in oracle.why
     assert "excludes" not in oracle.why
+    # The paper's own figures may speak against what it says.
+    contrary = compare(better, than, theirs=(0.85, 0.87))
+    assert "reports -2.00, which is not what is claimed, which the interval ex" in contrary.why
+    assert "not what is claimed" not in compare(better, than, theirs=(0.85, 0.87), by=-0.03).why
+    level = compare(better, than, theirs=(0.85, 0.85), chosen="best on test")
+    assert "the paper reports +0.00 (oracle), which is not what is claimed" in level.why
     one = compare([0.8], [0.7])
     assert one.verdict == "undecided"
     assert "2 are needed" in one.why

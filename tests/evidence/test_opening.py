@@ -31,7 +31,7 @@ def written(tmp_path, **parts):
 def test_it_begins_with_what_was_found(tmp_path):
     text = written(tmp_path, about="*first* is ours.")
     lead = text.split("\n\n")[2]
-    assert lead.startswith("Of the 2 claims that the paper makes of its method on its own data, ")
+    assert lead.startswith("Of the 2 claims that the paper makes on its own data, ")
     assert "1 hold in our runs, 1 do not, and 0 are undecided." in lead
     assert "Every test confirms that first beats second." in lead
     assert "Tests contradict the claim that second beats first." in lead
