@@ -11,6 +11,12 @@ from manyhands.datasets import load_colposcopy, load_product, load_reports
 from manyhands.fitting import training_protocol
 from manyhands.sampling import DistributionAwareSelector
 
+ELSEWHERE = {
+    ("chu2021/table1", "LabelMe", label)
+    for label in ("DL-DS", "CoNAL by EM", "CoNAL, EM's model end to end")
+}
+"""Places of a table of CoNAL's paper whose row is in another table alone."""
+
 
 class TestCoNAL:
     PAPER = "chu2021"
@@ -28,7 +34,8 @@ class TestCoNAL:
         for plan in paper.tables:
             for column in plan.columns:
                 for label in plan.rows:
-                    assert taken.count((f"chu2021/{plan.id}", column, label)) == 1, (column, label)
+                    place = (f"chu2021/{plan.id}", column, label)
+                    assert taken.count(place) == (place not in ELSEWHERE), place
 
     def test_printed_figures_are_the_papers(self, mine):
         printed = {
