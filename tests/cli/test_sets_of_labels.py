@@ -332,6 +332,22 @@ def test_check_boxes_of_label_studio(tmp_path):
     assert sorted(found.ticks_per_answer().tolist()) == [1, 1, 1, 1, 2, 2]
 
 
+@pytest.mark.parametrize("kept", [0, 300])
+def test_no_report_of_a_damaged_model(answers, tmp_path, kept):
+    out, page = tmp_path / "labels", tmp_path / "page.html"
+    done("aggregate", answers, *SETS, "--method", "multi-label-majority-vote", "--out", out)
+    done("report", out, "--out", page)
+    page.unlink()
+    model = out / "model.json"
+    model.write_bytes(model.read_bytes()[:kept])
+    result = run("report", out, "--out", page)
+    assert result.exit_code == run("predict", out, answers).exit_code == 5
+    told = " ".join(result.stderr.split())
+    assert "model.json' is truncated or unreadable" in told
+    assert "run the command that made the folder again, with the same --out" in told
+    assert not page.exists()
+
+
 def test_report(answers, tmp_path, monkeypatch):
     out = tmp_path / "labels"
     gold = tmp_path / "gold.csv"

@@ -1,6 +1,8 @@
 """Truth inference about sets of labels."""
 
+import inspect
 import warnings
+from typing import get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -18,7 +20,7 @@ from manyhands import (
     save,
 )
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
-from manyhands.inference.set_aggregator import gold_cells
+from manyhands.inference.set_aggregator import REFUSED, OfSingleLabels, gold_cells
 from manyhands.inference.shared_behaviour import (
     SharedPrior,
     count_by_others,
@@ -554,3 +556,45 @@ def test_majority_is_more_than_half():
     assert found.labels_[0].tolist() == [True, False, False]
     assert found.posterior_[1].tolist() == found.prevalence_.tolist()
     assert not found.identified_[1].any()
+
+
+@pytest.mark.parametrize("share", ["auto", False])
+def test_instances_about_which_everybody_abstained_get_the_prevalence(share):
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(200):
+        truth = rng.random(3) < [0.1, 0.3, 0.5]
+        for who in rng.choice(8, 3, replace=False):
+            ticked = rng.random(3) < np.where(truth, 0.85, 0.05)
+            rows.append((f"t{i}", who, ";".join(np.array(["awe", "fear", "joy"])[ticked])))
+    answered = pd.DataFrame(rows, columns=["task", "worker", "labels"])
+    alone = [(f"u{j}", who, "unsure") for j in range(30) for who in range(3)]
+    both = pd.concat([answered, pd.DataFrame(alone, columns=answered.columns)])
+    how = {"none": "empty", "abstain": "unsure"}
+    plain = MultiLabelDawidSkene(share=share).fit(LabelSetTable.from_frame(answered, **how))
+    table = LabelSetTable.from_frame(both, **how)
+    with pytest.warns(UserWarning, match="nobody answered 30 instances of 230"):
+        model = MultiLabelDawidSkene(share=share).fit(table)
+    bare = table.annotations_per_instance() == 0
+    assert bare.sum() == 30
+    np.testing.assert_allclose(model.posterior_[bare], np.tile(model.prevalence_, (30, 1)))
+    np.testing.assert_allclose(model.posterior_[~bare], plain.posterior_, atol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(table[bare])[0], model.prevalence_)
+    assert len(model.table_.abstentions) == 90
+    # Gold tells what abstentions say, so that they count.
+    gold = np.full(model.posterior_.shape, np.nan)
+    gold[bare, 0] = 1
+    assert (MultiLabelDawidSkene(share=share).fit(table, gold=gold).posterior_[bare, 0] == 1).all()
+
+
+def test_an_editor_sees_what_fit_takes_and_what_it_refuses():
+    table = crowd(n=60)[0]
+    for method in ("fit", "fit_predict", "fit_predict_proba"):
+        parameters = inspect.signature(getattr(MultiLabelDawidSkene, method)).parameters
+        assert {"gold", "groups"} <= set(parameters)
+    names = set(get_type_hints(OfSingleLabels))
+    assert names == set(REFUSED)
+    for name in names:
+        assert quick(MultiLabelDawidSkene).fit_predict(table, **{name: None}).any()
+        with pytest.raises(AnnotationError, match=f"{name}= is not for sets of labels"):
+            MultiLabelDawidSkene().fit_predict(table, **{name: 1})

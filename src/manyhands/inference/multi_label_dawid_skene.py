@@ -7,7 +7,7 @@ the prior for each option (`manyhands.inference.shared_behaviour`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,7 +16,7 @@ from scipy.stats import beta
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from manyhands.annotations import LabelSetTable
+from manyhands.annotations import AnnotationTable, LabelSetTable
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import COUNT, NON_NEGATIVE, AggregatorTraits
 from manyhands.inference.confusion_em import ConfusionRun
@@ -33,7 +33,7 @@ from manyhands.inference.shared_behaviour import (
     shared_rates,
     shared_strength,
 )
-from manyhands.typing import BoolArray, FloatArray
+from manyhands.typing import MISSING, BoolArray, FloatArray, IntArray
 from manyhands.wording import counted
 
 FEW_ANNOTATORS = 3.0
@@ -118,7 +118,8 @@ class MultiLabelDawidSkene(BaseSetAggregator):
     Options are inferred one by one; the model does not use that "joy" and "anger" hardly occur
     together. On real sets, models that use it were no better, nor was one class for each
     combination. Hierarchies and rankings of labels are not modelled. An option that was not shown
-    to an annotator counts as not ticked.
+    to an annotator counts as not ticked. An instance about which everybody abstained has no answer:
+    its posterior is ``prevalence_``, and its abstentions are not counted.
 
     References
     ----------
@@ -182,6 +183,15 @@ class MultiLabelDawidSkene(BaseSetAggregator):
 
     def _infer(self, table: LabelSetTable) -> None:
         _warn_of_ticks(table)
+        whole, table = table, _without_lone_passes(table, self._gold)
+        if table is not whole:
+            n = int((np.bincount(whole.passes[:, 0]) > 0).sum())
+            n -= 0 if table.passes is None else int((np.bincount(table.passes[:, 0]) > 0).sum())
+            warn_caller(
+                f"nobody answered {counted(n, 'instance')} of {whole.n_instances:,}, as all "
+                f"annotators who saw {'it' if n == 1 else 'them'} abstained or skipped: the "
+                "posterior there is the prevalence of each option"
+            )
         per_instance = _annotators_per_instance(table)
         told = ByOption(table.options)
         self.shared_, self.evidence_, self.why_ = False, {}, f"share={self.share}"
@@ -281,6 +291,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         self._overall = certain[..., None] * rates
 
     def _posterior(self, table: LabelSetTable) -> FloatArray:
+        table = _without_lone_passes(table, None)
         columns = [
             model.predict_proba(table._of_code(m))[:, 1] for m, model in enumerate(self._models)
         ]
@@ -482,6 +493,25 @@ def _annotators_per_instance(table: LabelSetTable) -> float:
     kept = answers if answers.weights is None else answers.take(answers.weights > 0)
     n = kept.annotations_per_instance()
     return float(n.sum() / max((n > 0).sum(), 1))
+
+
+def _without_lone_passes(table: LabelSetTable, gold: IntArray | None) -> LabelSetTable:
+    """Leave out passes about instances that have neither an answer nor a known label.
+
+    What an abstention says of an option is learnt where something else tells whether it applies. Of
+    such instances alone, it would be learnt from their own posterior, which then drifts to 0 or 1.
+    """
+    answers = table.answers
+    if answers.passes is None:
+        return table
+    told = answers.annotations_per_instance() > 0
+    if gold is not None:
+        told |= (gold != MISSING).any(axis=1)
+    kept = told[answers.passes[:, 0]]
+    if kept.all():
+        return table
+    columns = answers._columns._replace(passes=answers.passes[kept])
+    return replace(table, answers=AnnotationTable(*columns))
 
 
 def _warn_of_ticks(table: LabelSetTable) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from time import monotonic
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -48,6 +48,17 @@ IN_THE_TABLE = (
     "LabelSetTable, and parameters to the constructor"
 )
 """Where the rest belongs that a fit of sets takes."""
+
+
+class OfSingleLabels(TypedDict, total=False):
+    """Options of `BaseAggregator.fit` that `BaseSetAggregator.fit` refuses, each with its mend."""
+
+    start: None
+    random_gold: None
+    history: None
+    checkpoint: None
+    engine: None
+
 
 GoldCells: TypeAlias = Mapping[Any, Sequence[str] | Mapping[str, Any]] | ArrayLike
 """Gold for sets: {instance: options, or {option: 0 or 1}}, or an array or a frame."""
@@ -103,7 +114,7 @@ class BaseSetAggregator(BaseEstimator):
         *,
         gold: GoldCells | None = None,
         groups: Any = None,
-        **others: Any,
+        **others: Unpack[OfSingleLabels],
     ) -> Self:
         """Infer which options apply. A fit that fails leaves the aggregator as it was.
 
@@ -153,7 +164,7 @@ class BaseSetAggregator(BaseEstimator):
         *,
         gold: GoldCells | None = None,
         duplicates: Duplicates = "error",
-        **others: Any,
+        **others: Unpack[OfSingleLabels],
     ) -> Self:
         """Add answers (about old and new instances, by old and new annotators) and fit again.
 
@@ -213,7 +224,9 @@ class BaseSetAggregator(BaseEstimator):
         return self
 
     def _refuse(self, others: Mapping[str, Any]) -> None:
-        for name in others:
+        for name, value in others.items():
+            if name in REFUSED and value is None:
+                continue
             if name not in REFUSED:
                 raise TypeError(
                     f"{type(self).__name__} has no option {name!r} in fit; {IN_THE_TABLE}"
@@ -281,13 +294,29 @@ class BaseSetAggregator(BaseEstimator):
         """Return whether each option applies to (new) instances, shape (n_instances, n_options)."""
         return self.predict_proba(table) > 0.5
 
-    def fit_predict(self, table: LabelSetTable, y: Any = None, **options: Any) -> BoolArray:
+    def fit_predict(
+        self,
+        table: LabelSetTable,
+        y: Any = None,
+        *,
+        gold: GoldCells | None = None,
+        groups: Any = None,
+        **others: Unpack[OfSingleLabels],
+    ) -> BoolArray:
         """Fit (options as in `fit`) and return ``labels_``, shape (n_instances, n_options)."""
-        return self.fit(table, **options).labels_
+        return self.fit(table, y, gold=gold, groups=groups, **others).labels_
 
-    def fit_predict_proba(self, table: LabelSetTable, y: Any = None, **options: Any) -> FloatArray:
+    def fit_predict_proba(
+        self,
+        table: LabelSetTable,
+        y: Any = None,
+        *,
+        gold: GoldCells | None = None,
+        groups: Any = None,
+        **others: Unpack[OfSingleLabels],
+    ) -> FloatArray:
         """Fit (options as in `fit`) and return ``posterior_``, shape (n_instances, n_options)."""
-        return self.fit(table, **options).posterior_
+        return self.fit(table, y, gold=gold, groups=groups, **others).posterior_
 
     @property
     def is_known_(self) -> BoolArray:

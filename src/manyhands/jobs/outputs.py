@@ -33,7 +33,14 @@ from manyhands.exceptions import (
     warn_caller,
 )
 from manyhands.files import check_writable, explain, file_lock
-from manyhands.fitting.folders import LOCK, STAGING, publish, settle, settle_held
+from manyhands.fitting.folders import (
+    LOCK,
+    STAGING,
+    publish,
+    read_description,
+    settle,
+    settle_held,
+)
 from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
@@ -438,7 +445,7 @@ def report_folder(
     Raises
     ------
     ModelFolderError
-        If the folder has no summary, or the summary cannot be rendered.
+        If the folder has no summary, the summary cannot be rendered, or ``model.json`` is damaged.
     WriteError
         If the page or a table cannot be written, or a table would replace a file of another kind.
     """
@@ -448,6 +455,14 @@ def report_folder(
         raise ModelFolderError(
             f"{str(folder)!r} has no {SUMMARY}; give the folder that fit or aggregate --out wrote"
         )
+    if (Path(folder) / "model.json").exists():
+        try:
+            read_description(Path(folder))
+        except ModelFolderError as error:
+            raise ModelFolderError(
+                f"{error}. A report would pass off as sound what can no longer be read: run the "
+                "command that made the folder again, with the same --out"
+            ) from error
     if texts is None and images is None:
         contents = contents_of(_shown_in(Path(folder)))
     else:

@@ -23,7 +23,14 @@ from manyhands.metrics import Level
 from manyhands.metrics.levels import expectation_error
 from manyhands.metrics.set_levels import SetLevels
 from manyhands.report.filters import clipped, percent_range
-from manyhands.report.first import MEASURED_NOTE, UNKNOWN, First, figure_of, first_section
+from manyhands.report.first import (
+    MEASURED_NOTE,
+    UNKNOWN,
+    First,
+    figure_of,
+    first_section,
+    told_of_agreement,
+)
 from manyhands.report.inputs import describe_estimator
 from manyhands.report.items import ITEMS
 from manyhands.report.limits import FEW, LIMITS
@@ -658,14 +665,7 @@ def first_screen(s: Mapping[str, Any]) -> First:
 def _told_of_agreement(s: Mapping[str, Any]) -> str:
     """Say how well annotators agree on sets; "" where that is not known."""
     rows = (s.get("set_agreement") or {}).get("rows")
-    if not rows:
-        return ""
-    first = rows[0]
-    ends = "" if first["low"] is None else f" ({first['low']:.2f} to {first['high']:.2f})"
-    return (
-        f"The annotators agree on the sets with an alpha of {first['alpha']:.2f}{ends}, where 1 is "
-        "full agreement and 0 is chance."
-    )
+    return told_of_agreement(rows[0], " on the sets") if rows else ""
 
 
 def answer_data(s: Mapping[str, Any]) -> Answer:

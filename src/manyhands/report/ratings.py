@@ -16,7 +16,7 @@ from manyhands.codes import ActionCode
 from manyhands.inference.identifiability import unidentified_numbers
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.report.filters import short
-from manyhands.report.first import ESTIMATED, Figure, First, first_section
+from manyhands.report.first import ESTIMATED, Figure, First, first_section, told_of_agreement
 from manyhands.report.inputs import describe_estimator
 from manyhands.report.items import ITEMS
 from manyhands.report.limits import LIMITS
@@ -284,20 +284,12 @@ def first_screen(s: Mapping[str, Any]) -> First:
     if half is not None and not doubt:
         ends = f"ratings from {short(own['lowest'])} to {short(own['highest'])}"
         figure = Figure(f"± {quantity(half)}", ends, ESTIMATED)
-    return First(headline(s), doubt, figure, [told_of_agreement(agreement)], s["rating_actions"])
+    return First(headline(s), doubt, figure, [_told_of_agreement(agreement)], s["rating_actions"])
 
 
-def told_of_agreement(found: Mapping[str, Any]) -> str:
-    """Say how well the annotators agree."""
-    if not found:
-        return (
-            "No two annotators rated the same items differently, so that their agreement is not "
-            "known."
-        )
-    ends = "" if found["low"] is None else f" ({found['low']:.2f} to {found['high']:.2f})"
-    return (
-        f"The annotators agree with an alpha of {found['alpha']:.2f}{ends}, where 1 is full "
-        "agreement and 0 is chance."
+def _told_of_agreement(found: Mapping[str, Any]) -> str:
+    return told_of_agreement(found) or (
+        "No two annotators rated the same items differently, so that their agreement is not known."
     )
 
 
@@ -313,7 +305,7 @@ def answer_data(s: Mapping[str, Any]) -> Answer:
 def answer_agree(s: Mapping[str, Any]) -> Answer:
     """Answer whether annotators agree."""
     found = s["rating_agreement"]
-    return "rating_agreement" if found else None, told_of_agreement(found)
+    return "rating_agreement" if found else None, _told_of_agreement(found)
 
 
 def answer_annotators(s: Mapping[str, Any]) -> Answer:
