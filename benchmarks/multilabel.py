@@ -11,10 +11,12 @@ The parts take some minutes each, cost one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 from unittest.mock import patch
@@ -22,6 +24,7 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 from scipy.special import expit, logit, logsumexp
+from typer.testing import CliRunner
 
 from evidence.study import Part, grid, of_parts, peak_mb
 from evidence.tables import Record, table, where, with_error
@@ -35,10 +38,13 @@ from manyhands import (
     MultiLabelMajorityVote,
     decide_sets,
 )
+from manyhands.cli.app import app
 from manyhands.datasets.base import data_home
 from manyhands.inference import multi_label_dawid_skene
 from manyhands.inference.shared_behaviour import _crowd_rates, shared_rates
+from manyhands.io import read_label_sets
 from manyhands.linear import TunedLogisticRegression
+from manyhands.report.filters import percent_range
 
 SETS = {"snow": (2, 3, 5, 0), "relex": (2, 3, 5, 0), "varierr": (2, 0)}
 """Annotators per item that are drawn; 0: all."""
@@ -62,6 +68,9 @@ HABITS = {
 }
 """Simulated crowds: what annotators do. In the first two it is the same under all options, and in
 the last for four fifths."""
+
+LAYOUTS = ("cells with a separator", "row per tick")
+"""Layouts of the files that are read."""
 
 METHODS = {
     "majority": lambda: MultiLabelMajorityVote(),
@@ -496,6 +505,75 @@ def of_cost() -> Record:
     }
 
 
+def of_reading(layout: str) -> Record:
+    """Read a million answers about twenty options from a CSV file."""
+    rng = np.random.default_rng(0)
+    n, k, n_options = 200_000, 5, 20
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "answers.csv")
+        with path.open("w") as file:
+            file.write("task,worker,labels\n")
+            for first in range(0, n, 2_000):  # In pieces, so that writing needs little memory.
+                own = rng.random((2_000, k, n_options)) < 0.08
+                workers = rng.integers(0, 400, (2_000, k)) + 400 * np.arange(k)
+                for i, j in product(range(2_000), range(k)):
+                    names = [f"label{m}" for m in np.flatnonzero(own[i, j])] or ["NONE"]
+                    cells = names if layout == "row per tick" else [";".join(names)]
+                    file.writelines(f"t{first + i},w{workers[i, j]},{cell}\n" for cell in cells)
+        started = process_time()
+        answers = read_label_sets(path, none="NONE")
+        return {
+            "reading": process_time() - started,
+            "mb": peak_mb(),
+            "answers": answers.n_annotations,
+            "mb_file": path.stat().st_size / 1e6,
+        }
+
+
+# -- a trial --------------------------------------------------------------------------------------
+
+
+def of_trial() -> Record:
+    """Go from an export with check boxes of Label Studio to labels in the tool and a report."""
+    rng = np.random.default_rng(0)
+    n, people, options = 300, 8, ["bill", "bug", "crash", "praise", "privacy", "speed"]
+    truth = rng.random((n, len(options))) < 0.2
+    seen, false = np.full(people, 0.92), np.full(people, 0.01)
+    seen[6], false[7] = 0.5, 0.2  # The last but one overlooks much, the last ticks too much.
+    tasks, blank = [], 0
+    for i in range(n):
+        answers: list[Record] = []
+        for r in rng.choice(people, 4 if i % 5 == 0 else 3, replace=False).tolist():
+            ticks = rng.random(len(options)) < np.where(truth[i], seen[r], false[r])
+            choices = [name for name, ticked in zip(options, ticks, strict=True) if ticked]
+            item = {"from_name": "topics", "to_name": "text", "type": "choices"}
+            made = [item | {"value": {"choices": choices}}] if choices else []
+            blank += not choices
+            answers.append({"id": len(answers) + 10 * i, "completed_by": r, "result": made})
+        tasks.append({"id": i, "data": {"text": f"Message {i}"}, "annotations": answers})
+    with TemporaryDirectory() as folder:
+        export, gold, out = (Path(folder, name) for name in ("p.json", "gold.csv", "labels"))
+        export.write_text(json.dumps(tasks))
+        known = [";".join(np.array(options)[row]) for row in truth]
+        pd.DataFrame({"task": range(n), "labels": known}).to_csv(gold, index=False)
+        reading = ["--multilabel", ";", "--none", "empty"]
+        call = ["aggregate", str(export), *reading, "--gold", str(gold), "--out", str(out)]
+        ended = CliRunner().invoke(app, [*call, "--to", "label-studio", "--json"])
+        page = CliRunner().invoke(app, ["report", str(out)])
+        if ended.exit_code or page.exit_code:
+            raise RuntimeError(ended.output + page.output)
+        found = json.loads(ended.stdout)
+        back = json.loads((out / "label-studio.json").read_text())
+    return {
+        "answers": found["n_annotations"],
+        "blank": blank,
+        "items": len(back),
+        "given": found["levels"]["given"],
+        "found": found["levels"]["found"],
+        "flagged": [row["annotator"] for row in found["flagged"]],
+    }
+
+
 # -- the page -------------------------------------------------------------------------------------
 
 
@@ -595,6 +673,25 @@ def cost_page(records: list[Record]) -> dict[str, Any]:
     return {name: last[name] for name in ("reading", "fit", "mb", "mb_table")}
 
 
+def reading_page(records: list[Record]) -> dict[str, Any]:
+    """Return the table of what reading costs."""
+    rows = [
+        [r["layout"], f"{r['mb_file']:.0f} MB", f"{r['reading']:.1f}", f"{r['mb']:,.0f} MB"]
+        for r in records
+    ]
+    return {"reading_files": table(["layout", "file", "CPU seconds", "peak memory"], rows)}
+
+
+def trial_page(records: list[Record]) -> dict[str, Any]:
+    """Return the figures of the trial."""
+    last = records[-1]
+    return {
+        **{name: last[name] for name in ("answers", "blank", "items")},
+        **{f"trial_{name}": percent_range(last[name]) for name in ("given", "found")},
+        "flagged": ", ".join(str(each) for each in last["flagged"]),
+    }
+
+
 def data_of(cell: Any) -> list[str]:
     """Folders of the data home that a cell reads."""
     if cell["part"] in ("sets", "not-built") or cell.get("kind") == "set":
@@ -612,6 +709,8 @@ STUDY = of_parts(
         "between": Part(of_between, between_page, between_cells),
         "classifiers": Part(of_classifiers, classifier_page, classifier_cells),
         "cost": Part(of_cost, cost_page),
+        "reading": Part(of_reading, reading_page, lambda: grid(layout=LAYOUTS)),
+        "trial": Part(of_trial, trial_page),
     },
     data=data_of,
 )
