@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ from manyhands.scale import remote, sorted_runs
 from manyhands.scale import store as store_module
 from manyhands.scale.ingest import ingest
 from manyhands.scale.sharded import ShardedAnnotations
-from manyhands.scale.store_writer import MANIFEST, checksum, name_of
+from manyhands.scale.store_writer import MANIFEST, StoreWriter, checksum, name_of
 from tests.cli.conftest import done, run
 from tests.inference.test_aggregators import with_known
 
@@ -651,6 +652,93 @@ def test_a_store_with_codes_of_nobody_is_refused(tmp_path, column, value):
     (store.folder / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(AnnotationError, match=r"shard 0 of .* codes of no instance"):
         DawidSkene().fit(AnnotationStore.open(store.folder))
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+
+from manyhands.exceptions import WriteError
+from manyhands.scale.ingest import ingest
+
+home, number = Path(sys.argv[1]), sys.argv[2]
+(home / f"ready-{number}").touch()
+while not (home / "go").exists():
+    time.sleep(0.01)
+
+
+def progress(what, share):  # Whoever writes waits until the others have been refused.
+    (home / "writing").touch()
+    while not (home / "go-on").exists():
+        time.sleep(0.01)
+
+
+try:
+    ingest(home / f"{number}.csv", home / "store", memory=2**20, shard_annotations=100,
+           progress=progress)
+except WriteError as error:
+    sys.exit(str(error))
+"""
+
+
+def test_of_many_writers_one_makes_the_store_and_readers_see_nothing_or_all(tmp_path):
+    expected = set()
+    for number in range(3):
+        long_frame(number).to_csv(tmp_path / f"{number}.csv", index=False)
+        given = {"memory": 2**20, "shard_annotations": 100}
+        expected.add(ingest(tmp_path / f"{number}.csv", tmp_path / f"own-{number}", **given).digest)
+    assert len(expected) == 3
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    with contextlib.ExitStack() as stack:
+        writers = []
+        for number in range(3):
+            given = [*command, str(number)]
+            each = stack.enter_context(subprocess.Popen(given, stderr=subprocess.PIPE, text=True))
+            stack.callback(each.kill)
+            writers.append(each)
+        wait_until(lambda: len(list(tmp_path.glob("ready-*"))) == 3)
+        (tmp_path / "go").touch()
+        wait_until(lambda: sum(each.poll() is not None for each in writers) == 2)
+        wait_until((tmp_path / "writing").exists)
+        with pytest.raises(AnnotationError, match="no annotation store"):
+            AnnotationStore.open(tmp_path / "store")
+        (tmp_path / "go-on").touch()
+        seen = set()
+        while any(each.poll() is None for each in writers):
+            with contextlib.suppress(AnnotationError):
+                store = AnnotationStore.open(tmp_path / "store")
+                store.verify()
+                seen.add(store.digest)
+        said = [each.communicate()[1] for each in writers]
+    assert sorted(each.returncode for each in writers) == [0, 1, 1], said
+    assert sum("is being written by another process" in text for text in said) == 2
+    store = AnnotationStore.open(tmp_path / "store")
+    store.verify()
+    assert seen <= {store.digest} <= expected
+    assert not (tmp_path / "store" / ".lock").exists()
+    with pytest.raises(AnnotationError, match="is a store already"):
+        ingest(tmp_path / "0.csv", tmp_path / "store")
+
+
+def wait_until(done, seconds=600):
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "the writers took too long"
+        time.sleep(0.01)
+
+
+def test_writers_that_write_nothing_may_leave_at_the_same_time(tmp_path, monkeypatch):
+    """Each removes the folder that it made, and the other one may have done so already."""
+    place = tmp_path / "store"
+
+    def removed(folder, *_):
+        shutil.rmtree(folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(StoreWriter, "_held", removed)
+    with pytest.raises(KeyboardInterrupt), StoreWriter.locked(place):
+        pass
+    assert not place.exists()
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -73,8 +73,9 @@ class StoreWriter:
             with cls._held(folder, keep) as writer:
                 yield writer
         finally:
-            if is_new and not any(folder.iterdir()):  # Nothing has been written.
-                folder.rmdir()
+            if is_new:
+                with suppress(OSError):  # Something has been written, or another one removed it.
+                    folder.rmdir()
 
     @classmethod
     @contextmanager
