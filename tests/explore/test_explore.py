@@ -1,6 +1,7 @@
 """The explorer without a browser: corrections on the disk, the desk, the pages, the command."""
 
 import asyncio
+import csv
 import errno
 import hashlib
 import html
@@ -561,6 +562,30 @@ def test_images_are_sent_as_images_and_only_from_their_folder(desk, home):
         (elsewhere / f"t{i}.png").symlink_to(home / "images" / f"t{i}.png")
     with pytest.raises(AnnotationError, match=r"t0\.png' of task t0 is not within"):
         opened(home, images=str(elsewhere)).__enter__()
+
+
+@pytest.mark.parametrize("kind", ["absolute", "above", "link", "link to a folder"])
+def test_a_column_of_images_cannot_name_files_of_others(kind, home, tmp_path):
+    """Whoever writes the annotations chooses the names; the page would send what they lead to."""
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"\x89PNG secret")
+    place = tmp_path / "answers"
+    shutil.copytree(home, place)
+    (place / "linked.png").symlink_to(secret)
+    (place / "linked").symlink_to(tmp_path)
+    named = {"absolute": str(secret), "above": "images/../../secret.png", "link": "linked.png"}
+    with (place / "A.csv").open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    images = {f"t{i}": f"images/t{i}.png" for i in range(40)}
+    for change in (False, True):
+        images |= {"t3": named.get(kind, "linked/secret.png")} if change else {}
+        given = ((*row, images[row[0]]) for row in rows)
+        write_csv(place / "A.csv", [(*header, "image"), *given])
+        if not change:
+            with opened(place, images="image") as desk:
+                assert desk.contents.images[3] == place / "images" / "t3.png"
+    with pytest.raises(AnnotationError, match=r"of task t3 is not within .*answers'"):
+        opened(place, images="image").__enter__()
 
 
 def test_hostile_names_and_texts_are_only_shown(unchanged):

@@ -21,6 +21,7 @@ from manyhands.io import (
     read_features,
     read_images,
     read_label_sets,
+    read_raw_aligned,
 )
 from manyhands.io.exports import parsing
 from tests.io.exports.conftest import made, studio, write
@@ -216,6 +217,20 @@ def test_folders_of_images_hold_what_they_like(tmp_path):
     assert found.tasks.tolist() == ["a", "text"]
     with pytest.raises(AnnotationError, match=r"text\.png: row 1 of X .*cannot be read as an im"):
         ImageEncoder(size=(8, 8), random_state=0).fit(found.X)
+
+
+@pytest.mark.parametrize("name", ["pipe.png", "/dev/zero", "folder", "gone.png"])
+def test_a_column_of_images_names_what_is_none(tmp_path, name):
+    """A fit reads the files that a column names, wherever they are, but waits for none."""
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "folder").mkdir()
+    rows = "".join(f"t{i},w{r},x,{name}\n" for i in range(2) for r in range(2))
+    (tmp_path / "a.csv").write_text(f"task,worker,label,image\n{rows}")
+    images, table = read_raw_aligned("images", "image", tmp_path / "a.csv")
+    assert len(images) == len(table) == 2
+    error = FileNotFoundError if name == "gone.png" else AnnotationError
+    with pytest.raises(error, match=r"row 0 of X.* (cannot be read as an image|does not exist)"):
+        ImageEncoder(size=(8, 8), random_state=0).fit(images.X)
 
 
 def test_images_that_are_bombs_are_refused(tmp_path, monkeypatch):

@@ -614,6 +614,19 @@ def test_images_become_thumbnails_within_the_page(tmp_path):
     assert str(tmp_path) not in html
 
 
+def test_a_page_shows_no_image_from_outside_of_the_folder(tmp_path):
+    """Links lead anywhere, and a report is given to others."""
+    (tmp_path / "images" / "inner").mkdir(parents=True)
+    (tmp_path / "secret.png").write_bytes(b"any")
+    (tmp_path / "images" / "0.png").write_bytes(b"any")
+    (tmp_path / "images" / "1.png").symlink_to(tmp_path / "images" / "0.png")
+    found = read_contents(images=tmp_path / "images").images
+    assert found["1"] == (tmp_path / "images" / "0.png").resolve()
+    (tmp_path / "images" / "inner" / "2.png").symlink_to(tmp_path / "secret.png")
+    with pytest.raises(AnnotationError, match=r"2\.png' is not within '.*images'"):
+        read_contents(images=tmp_path / "images")
+
+
 def test_images_stop_where_there_is_no_room(tmp_path, monkeypatch):
     monkeypatch.setattr("manyhands.report.items.thumbnail", lambda path: "x" * 150_000)
     contents = Contents(images={str(k): tmp_path for k in range(5)})

@@ -307,6 +307,8 @@ def _read_image(item: Any, place: str, read: Callable[[Any], Any]) -> Any:
     try:
         if hasattr(item, "getbands"):
             return read(item)
+        if Path(item).exists() and not Path(item).is_file():  # Reading a pipe would never end.
+            raise ValueError("it is a folder, a pipe or a device")
         with pillow.open(Path(item)) as image:
             return read(image)
     except FileNotFoundError as error:

@@ -23,6 +23,7 @@ from manyhands.explore.set_answers import SetAnswers
 from manyhands.fitting.saving import refuse_means
 from manyhands.inference import MultiLabelDawidSkene
 from manyhands.io import read_raw_aligned, read_texts
+from manyhands.io.aligned import shown_image
 from manyhands.io.annotations import read_items, read_shown, read_with_account
 from manyhands.io.consensus_labels import Consensus, read_consensus
 from manyhands.io.consensus_sets import SetConsensus, read_set_consensus, set_consensus
@@ -310,12 +311,7 @@ def contents_of(
         first = annotations if isinstance(annotations, Path) else annotations[0]
         root = Path(images) if Path(images).is_dir() else first.parent
         for task, name in _read("images", images, annotations, options):
-            path = Path(name).resolve()
-            if not path.is_relative_to(root.resolve()):
-                raise AnnotationError(
-                    f"the image {name!r} of task {task} is not within {str(root)!r}; only files in "
-                    "this folder are shown"
-                )
+            path = shown_image(name, root, task)
             if task in row_of and path.is_file() and path.suffix.lower() in SHOWN:
                 contents.images[row_of[task]] = path
     for what, shown in (("text", contents.texts), ("image", contents.images)):

@@ -380,6 +380,33 @@ def _image_files(folder: Path) -> dict[str, Path]:
     return found
 
 
+def shown_image(name: PathLike, folder: PathLike, task: str | None = None) -> Path:
+    """Return the file of an image that a page may show, links resolved.
+
+    Parameters
+    ----------
+    name : str or Path
+    folder : str or Path
+        Whoever wrote the annotations, or packed the folder, could name any file of this machine,
+        and the page may be given to others.
+    task : str, optional
+        For the message.
+
+    Raises
+    ------
+    AnnotationError
+        If it lies outside of the folder, also through a link.
+    """
+    path = Path(name).resolve()
+    if not path.is_relative_to(Path(folder).resolve()):
+        whose = "" if task is None else f" of task {task}"
+        raise AnnotationError(
+            f"the image {str(name)!r}{whose} is not within {str(folder)!r}; only files in this "
+            "folder are shown. Copy the image into it"
+        )
+    return path
+
+
 def _from_folder(
     folder: Path, table: AnnotationTable, ids: AnyArray, columns: dict[str, list[Any]]
 ) -> tuple[FeatureFile, AnnotationTable]:

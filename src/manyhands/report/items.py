@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.io.aligned import read_images, read_texts
+from manyhands.io.aligned import read_images, read_texts, shown_image
 from manyhands.io.annotations import is_export, read_export
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS
@@ -155,7 +155,7 @@ def read_contents(
         for path in map(Path, listed.frame):
             within = path.relative_to(images)
             for name in (str(within.with_suffix("")), within.stem, str(within), within.name):
-                files.setdefault(name, path)
+                files.setdefault(name, shown_image(path, images))
     return ItemContents(found, files)
 
 
