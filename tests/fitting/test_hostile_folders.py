@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save as to_bytes
 
-from manyhands import AnnotationTable, DawidSkene, load, save
+from manyhands import AnnotationTable, CrowdLayerClassifier, DawidSkene, load, save
 from manyhands.exceptions import ModelFolderError
 from manyhands.fitting.folders import READY, REPLACED, checksum, write_model
 from manyhands.fitting.saving import holds_label_sets
@@ -96,6 +96,22 @@ def test_a_forged_description_is_refused(folder, change, says):
         load(folder)
     assert not holds_label_sets(folder)
     assert (folder.parent / "own.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("hidden", [[10**7, 10**7], [10**6, 128], [10**30]])
+def test_a_network_that_fills_the_memory_is_refused_before_it_is_made(tmp_path, hidden):
+    """A description of a few bytes may ask for terabytes; the system would end the process."""
+    X = np.random.default_rng(0).normal(size=(4, 600)).astype(np.float32)
+    model = CrowdLayerClassifier(backbone={"name": "mlp", "hidden": [4]}, max_epochs=1)
+    folder = save(model.fit(X, TABLE), tmp_path / "model")
+    before = load(folder, device="cpu").predict_proba(X)
+    np.testing.assert_allclose(before, model.predict_proba(X), rtol=1e-5)
+    forge(folder, parameter(backbone={"name": "mlp", "hidden": hidden}))
+    resource = pytest.importorskip("resource", reason="this system tells no memory")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ModelFolderError, match=r"do not fit the model|is damaged"):
+        load(folder, device="cpu")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 2**20  # KiB: 1 GiB.
 
 
 def test_what_never_ends_is_no_file(folder):

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
 
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Earlier, Fit
@@ -289,12 +290,53 @@ def rebuilt(model: Method, weights: Mapping[str, AnyArray], device: str) -> Crow
     Raises
     ------
     RuntimeError, AnnotationError
-        If the weights are of another network.
+        If the weights are of another network, or of one that is much smaller than the model's
+        parameters say.
     """
     shape = model.input_shape_
-    classifier = make_scaled(model._network, model.scaling, shape, len(model.classes_))
-    with warnings.catch_warnings():  # A model that was shared without its annotators.
+    held = sum(array.nbytes for array in weights.values())
+    with warnings.catch_warnings(), _NoLargerThan(held):
+        # A model that was shared without its annotators.
         warnings.filterwarnings("ignore", "Initializing zero-element tensors")
+        classifier = make_scaled(model._network, model.scaling, shape, len(model.classes_))
         module = model._build_module(classifier, shape)
     module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     return module.to(pick_device(device)).eval()
+
+
+MAKERS = frozenset({
+    *(torch.empty, torch.zeros, torch.ones, torch.full, torch.eye),
+    *(torch.rand, torch.randn, torch.arange),
+})  # fmt: skip
+"""Functions by which networks make their tensors."""
+
+TIMES, SPARE = 8, 2**28
+"""How many times the bytes of its weights, and how many bytes beside, a network may make while it
+is built: starts are made of several tensors, and own networks may have buffers that are not saved.
+"""
+
+
+class _NoLargerThan(TorchFunctionMode):
+    """Refuse to build a network that is out of proportion to its weights, before it takes memory.
+
+    The parameters of a saved model are a few bytes, and may ask for more than the machine has: the
+    system would end the process without a word.
+    """
+
+    def __init__(self, held: int) -> None:
+        super().__init__()
+        self.held, self.made = held, 0
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        if function in MAKERS:
+            sizes = {name: value for name, value in given.items() if name != "generator"}
+            self.made += function(*args, **{**sizes, "device": "meta"}).nbytes
+            if self.made > TIMES * self.held + SPARE:
+                raise AnnotationError(
+                    f"it asks for a network of more than {self.made / 2**20:,.0f} MiB, and its "
+                    f"weights take {self.held / 2**20:,.1f}"
+                )
+        return function(*args, **given)
