@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bars import Bar, bars
 from evidence.study import ROOT, Study, grid, workspace
 from evidence.tables import Record, listing
 from manyhands import AnnotationStore, AnnotationTable, DawidSkene
@@ -340,10 +341,33 @@ def measure(cell: str) -> Record:
     return {"cores": os.cpu_count(), "load": load, **found}
 
 
+def drawing(records: list[Record]) -> str:
+    """Draw the seconds of an iteration, on one process and on two."""
+    rows = []
+    for record in records:
+        if "one_process" in record and "cluster" in record:
+            size = f"{record['annotations']:,}" if "annotations" in record else ""
+            for kind, name in (("one_process", "one process"), ("cluster", "two workers")):
+                seconds = float(np.median(record[kind]))
+                title = f"{record['cell']}{size and ' '}{size}, {name}"
+                rows.append(Bar(title, seconds, f"{seconds:.2f} s", kind == "cluster"))
+    return bars("Seconds per iteration of Dawid-Skene", rows)
+
+
 def page(records: list[Record]) -> dict[str, Any]:
     """What each cell found."""
     found = {r["cell"]: r for r in records}
-    return {"outcomes": listing((found[cell] for cell in CELLS if cell in found), {
+    ratio = {
+        name: float(np.median(found[name]["one_process"]) / np.median(found[name]["cluster"]))
+        for name in ("dask", "spark")
+        if name in found
+    }
+    told = {
+        "difference": max(record["difference"] for record in records),
+        **({"dask": ratio["dask"]} if "dask" in ratio else {}),
+        **({"spark": 1 / ratio["spark"]} if "spark" in ratio else {}),
+    }
+    return told | {"outcomes": listing((found[cell] for cell in CELLS if cell in found), {
         "Cell": "{cell}",
         "Outcome": outcome,
         "Load before/after, cores": "{load[0]:.0f}/{load[1]:.0f}, {cores}",
@@ -356,6 +380,7 @@ STUDY = Study(
     lambda: grid(cell=CELLS),
     measure,
     page,
+    drawings=lambda records: {"clusters-seconds.svg": drawing(records)},
     data=lambda cell: ["cifar10h"] if "real" in cell["cell"] else [],
 )
 

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 import manyhands as mh
+from benchmarks.bars import Bar, bars
 from evidence.study import ROOT, Study
 from evidence.tables import Record, crossed, spread, table
 from manyhands.datasets import load_labelme
@@ -317,7 +318,9 @@ def page(records: list[Record]) -> dict[str, Any]:
     ]
     heads = ["method", "data", "largest difference of the losses"]
     restarts = ["method", "restarts", "difference of the last loss"]
-    values = {
+    gaps = [float(row[2]) for row in pairs]
+    values: dict[str, Any] = {
+        **({"gap": max(gaps)} if gaps else {}),
         "cores": os.cpu_count(),
         "pairs": table([*heads, "s, one process (load)", "s, two (load)"], pairs),
         "killed": table([*restarts, "largest difference of a probability"], deaths),
@@ -326,6 +329,7 @@ def page(records: list[Record]) -> dict[str, Any]:
     memory, file = (found.get(f"mapped {kind}") for kind in ("memory", "mapped"))
     if memory and file:
         same = memory["loss"] == file["loss"] and memory["proba"] == file["proba"]
+        values["saved"] = 100 * (1 - file["mb"] / memory["mb"])
         values |= {"memory": memory, "file": file, "equal": "equal" if same else "NOT equal"}
     on_gpu = {name: case for name, case in found.items() if name.startswith("gpu")}
     if on_gpu:
@@ -340,7 +344,20 @@ def page(records: list[Record]) -> dict[str, Any]:
                 "method", [*images], GPU, lambda n, d: f"{images[n][d]:.{3 if d == 'cuda' else 2}f}"
             ),
         }
+        times = [case["cpu"] / case["cuda"] for case in images.values()]
+        values |= {"least": min(times), "most": max(times)} if times else {}
     return values
+
+
+def drawing(records: list[Record]) -> str:
+    """Draw the memory of a fit whose features are mapped, or loaded."""
+    found = {r["case"]: r for r in records}
+    rows = [
+        Bar(f"np.load(path{how})", own["mb"], f"{own['mb']:,.0f} MB", kind == "mapped")
+        for kind, how in (("mapped", ", mmap_mode='r'"), ("memory", ""))
+        if (own := found.get(f"mapped {kind}"))
+    ]
+    return bars("Memory that a fit and a prediction add", rows)
 
 
 STUDY = Study(
@@ -348,6 +365,7 @@ STUDY = Study(
     cells,
     measure,
     page,
+    drawings=lambda records: {"devices-memory.svg": drawing(records)},
     data=lambda cell: (
         [] if cell["case"].split()[0] in ("images", "killed", "mapped") else ["labelme"]
     ),

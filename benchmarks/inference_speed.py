@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.bars import Bar, bars
 from evidence.study import Study, apart, grid, packages, processor, read
 from evidence.tables import Record, days, groups, table
 
@@ -63,13 +64,27 @@ class System(NamedTuple):
         return self.options.get("max_iter", self.options.get("n_iter"))
 
     @property
-    def label(self) -> str:
+    def call(self) -> str:
         """The call as written."""
         call = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
-        module, name = self.target.split(":")
-        libraries = {"manyhands": "**manyhands** ", "crowdkit": "crowd-kit ", "benchmarks": ""}
-        library = libraries[module.split(".")[0]]
-        return f"{library}`{name}({call})`" + ", shuffled" * self.shuffled
+        return f"`{self.target.split(':')[1]}({call})`"
+
+    @property
+    def label(self) -> str:
+        """Name in a table of its method."""
+        library = self.target.partition(".")[0]
+        if library != "manyhands":
+            return "crowd-kit" if library == "crowdkit" else "numpy"
+        of_method = [each for each in SYSTEMS if each.method == self.method and each.is_ours]
+        if len(of_method) == 1:
+            return "**manyhands**"
+        kind = "published" if {*self.options} - {"random_state"} else "defaults"
+        return f"**manyhands**, {kind}" + ", shuffled" * self.shuffled
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is manyhands'."""
+        return self.target.startswith("manyhands.")
 
 
 def ours(key: str, method: str, name: str, **more: Any) -> System:
@@ -469,8 +484,7 @@ def real_row() -> list[str]:
 
 COLUMNS = (
     *("annotations", "classes", "system", "iterations", "CPU s (min–max)"),
-    *("ns per annotation (and iteration)", "× floor", "× reference", "bytes per annotation"),
-    "equal results",
+    *("ns each", "× floor", "× published", "bytes", "equal results"),
 )
 
 
@@ -495,7 +509,7 @@ def profile_rows(
         ratio = short(peer / own["again"]) if peer else "–"
         parts = ", ".join(f"`{name}` {share:.0%}" for name, share in own["parts"])
         seconds = [short(own[which]) for which in ("first", "again")]
-        yield [f"{n:,}", str(c), BY_KEY[key].label, *seconds, ratio, parts]
+        yield [f"{n:,}", str(c), BY_KEY[key].method, *seconds, ratio, parts]
 
 
 def floor_rows(pairs: dict[Place, list[Record]], found: dict[Place, Record]) -> Iterator[list[str]]:
@@ -510,10 +524,26 @@ def floor_rows(pairs: dict[Place, list[Record]], found: dict[Place, Record]) -> 
         fastest = peer["cpu"] / float(ours["spread"].split("–")[0]) if ratio else None
         needed = f"{targets[key] / (ratio / first):.0%}" if ratio else "–"
         yield [
-            f"{n:,}", str(c), BY_KEY[key].label, f"{targets[key]:g} ×", short(ratio),
+            f"{n:,}", str(c), BY_KEY[key].method, f"{targets[key]:g} ×", short(ratio),
             short(fastest), f"{first:.0%}", f"{again:.0%}", short(own[0]["ours"]["evaluations"]),
             short(ratio / first) if ratio else "–", needed,
         ]  # fmt: skip
+
+
+def times_of_peers(found: dict[Place, Record]) -> Iterator[tuple[str, float]]:
+    """Yield each method, and how many times as long crowd-kit takes, on its largest crowd."""
+    for system in SYSTEMS:
+        sizes = [where for where in found if where[0] == system.key and "ratio" in found[where]]
+        if system.target.startswith("crowdkit") and not system.key.endswith("_2") and sizes:
+            largest = max(sizes, key=lambda where: where[1:])
+            yield system.method, found[largest]["ratio"]
+
+
+def drawing(records: list[Record]) -> str:
+    """Draw how many times as long crowd-kit takes, by method."""
+    pairs = sorted(times_of_peers(summarise(grouped(records))), key=lambda pair: -pair[1])
+    rows = [Bar(method, ratio, f"{short(ratio)} ×", True) for method, ratio in pairs]
+    return bars("CPU time of crowd-kit, in multiples of ours", rows)
 
 
 def page(records: list[Record]) -> dict[str, Any]:
@@ -525,20 +555,27 @@ def page(records: list[Record]) -> dict[str, Any]:
     for where in sorted(cells, key=lambda each: (*each[1:], order[each[0]])):
         failed = next((r["failed"] for r in cells[where] if "failed" in r), "")
         tables[BY_KEY[where[0]].method].append(cell_row(where, failed, found.get(where)))
-    crowd = ("annotations", "classes", "system")
+    crowd = ("annotations", "classes", "method")
     called = (*crowd, "first call", "again", "× ours, again", "own time")
-    floors = (*crowd, "target", "measured", "fastest process", "floor, first call", "floor, again")
-    floors += ("evaluations", "at the floor", "share that the target needs")
+    floors = (*crowd, "target", "measured", "fastest", "floor, first", "floor, again")
+    floors += ("evaluations", "at the floor", "share needed")
+    targets = [*(target_row(found, each) for each in TARGETS), real_row()]
+    missed = [row[0] for row in targets if "no" in row[-1]]
+    faster = dict(times_of_peers(found))
     dates = [{"date": day} for r in records for day in r["date"].split(" to ")]
     about = next(r for r in reversed(records) if "packages" in r)
     return {
         "dates": days(dates),
         "processor": about["processor"],
         "packages": ", ".join(f"{name} {version}" for name, version in about["packages"].items()),
-        "targets": table(
-            ["what", "bound", "measured", "holds?"],
-            [*(target_row(found, each) for each in TARGETS), real_row()],
-        ),
+        "ds": faster[DS],
+        "least": min(faster.values()),
+        "most": max(faster.values()),
+        "n_methods": len(faster),
+        "n_targets": len(targets),
+        "n_held": len(targets) - len(missed),
+        "calls": [f"- {each.method}: {each.label}, {each.call}" for each in SYSTEMS],
+        "targets": table(["what", "bound", "measured", "holds?"], targets),
         "of": {method: "\n".join(table(COLUMNS, rows)).strip() for method, rows in tables.items()},
         "profiles": table(called, profile_rows(grouped(records, "profile"), found)),
         "floors": table(floors, floor_rows(grouped(records, "pair"), found)),
@@ -557,6 +594,7 @@ STUDY = Study(
     seeds=range(3),
     alone=600.0,
     repeats=True,
+    drawings=lambda records: {"inference_speed-times.svg": drawing(records)},
 )
 
 

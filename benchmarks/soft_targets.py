@@ -17,6 +17,7 @@ from unittest import mock
 
 import numpy as np
 
+from benchmarks.bars import Bar, bars
 from evidence.experiments.loading import load_rows
 from evidence.running.cells import run_cell
 from evidence.study import ROOT, Study, grid
@@ -77,6 +78,24 @@ def cells() -> Iterator[Record]:
         yield from grid(method=[method], set=SETS, seed=range(n), when=WHEN)
 
 
+def changes(records: list[Record]) -> dict[tuple[str, str], float]:
+    """Mean change in points, by method and data set."""
+    found = {}
+    for pair, own in groups(records, "method", "set").items():
+        by = groups(own, "when")
+        before, after = ([r["accuracy"] for r in by.get(when, [])] for when in WHEN)
+        if len(after) == len(before) == SEEDS[pair[0]]:
+            found[pair] = 100 * float(np.mean(after) - np.mean(before))
+    return found
+
+
+def drawing(records: list[Record]) -> str:
+    """Draw the sizes of all changes."""
+    found = sorted(changes(records).items(), key=lambda pair: -abs(pair[1]))
+    rows = [Bar(", ".join(pair), abs(v), f"{v:+.1f}", v > 0) for pair, v in found]
+    return bars("Change of the test accuracy in points (blue: better)", rows)
+
+
 def page(records: list[Record]) -> dict[str, Any]:
     """Accuracy before and after."""
 
@@ -91,14 +110,25 @@ def page(records: list[Record]) -> dict[str, Any]:
         return f"{before.mean():.1f} → {after.mean():.1f} ({change})"
 
     rows = [[method, str(n), *(shown(method, s) for s in SETS)] for method, n in SEEDS.items()]
+    found = [*changes(records).values()]
     return {
+        "n": len(found),
+        "mean": float(np.mean(found)),
+        "least": min(found),
+        "most": max(found),
         "dates": days(records),
         "minutes": sum(record["seconds"] for record in records) / 60,
         "accuracy": table(["method", "seeds", *SETS], rows),
     }
 
 
-STUDY = Study(__file__, cells, measure, page)
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    page,
+    drawings=lambda records: {"soft_targets-change.svg": drawing(records)},
+)
 
 
 if __name__ == "__main__":
