@@ -206,3 +206,9 @@ def file_lock(path: Path) -> Iterator[bool]:
                 path.unlink(missing_ok=True)
     finally:
         os.close(handle)
+
+
+def as_word(path: str | os.PathLike[str]) -> str:
+    """Write a path as an argument of a command, where a leading dash would make an option of it."""
+    text = os.fspath(path)
+    return f"./{text}" if text[:1] == "-" else text

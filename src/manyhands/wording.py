@@ -238,13 +238,13 @@ class GainWords(NamedTuple):
 
 GAINS = {
     "label": GainWords(
-        "Right labels expected",
-        "Right labels that further annotations add",
-        "annotations per right label",
-        "right labels that the annotation is expected to add",
+        "Corrected labels, expected",
+        "Labels that further annotations are expected to correct",
+        "annotations per corrected label",
+        "number of labels that the annotation is expected to correct",
     ),
     "grade": GainWords(
-        "Grades nearer, expected",
+        "Corrected grades, expected",
         "Grades by which further annotations bring labels nearer the truth",
         "annotations per grade corrected",
         "grades by which the annotation is expected to bring the label nearer the truth",

@@ -385,7 +385,7 @@ def test_the_report_tells_of_the_stack_in_words():
     assert f"predict an annotation {model.relative_informedness_:.2f} times as well" in page
     assert all(name in page for name in model.member_weights_)
     priors = {
-        "auto": "of the way from what came out to equal shares",
+        "auto": "of the way towards equal shares",
         "uniform": "All classes were taken to be equally frequent",
         "estimated": "as frequent as they came out",
         (1 / 3, 1 / 3, 1 / 3): "as frequent as <code>class_prior</code> says",

@@ -211,7 +211,7 @@ def test_one_annotation_each_is_no_basis_for_a_forecast():
     planned = done_json("next", "one.csv")
     assert (planned["level"], planned["headline"], planned["enough"]) == (None, told, answer)
     page = Path("labels/report.html").read_text(encoding="utf-8")
-    assert "0.00 right labels expected" not in page
+    assert "expected to correct 0.00" not in page
     refused = run("budget", "one.csv", "--runs", 1)
     assert refused.exit_code == 3
     assert "a forecast from this pilot would be made up" in refused.stderr
@@ -346,11 +346,13 @@ def test_what_nobody_can_judge_has_no_expected_gain_anywhere():
     plan = json.loads(Path("labels/summary.json").read_text())["plan"]
     assert plan["gain"] is plan["per_right_label"] is plan["curve"] is None
     assert {row["gain"] for row in [*plan["next"]["rows"], *plan["annotators"]]} == {None}
-    assert "Right labels expected" not in Path("labels/report.html").read_text(encoding="utf-8")
+    assert "Corrected labels, expected" not in Path("labels/report.html").read_text(
+        encoding="utf-8"
+    )
     with open_desk(Path("labels"), Path("two.csv"), by="anna") as desk:
         page = html.unescape(ask(desk, "/next")[2])
         assert told["enough"] in page
-        assert "Right labels expected" not in page
+        assert "Corrected labels, expected" not in page
         assert "We suggest to stop" not in page
 
 

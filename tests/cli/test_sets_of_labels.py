@@ -255,9 +255,11 @@ def test_every_printed_command_reads_the_same_table(otherwise, tmp_path, monkeyp
     told |= {"describe"} if name.endswith("json") else set()
     assert told <= {key for key, words in found.items() if words}, found
     for words in {tuple(each) for several in found.values() for each in several}:
-        assert name in words
         read.clear()
         done(*words)
+        if words[:1] == ("report",) and "--tables" in words:  # What was read before.
+            continue
+        assert name in words
         assert cells_of(read[0].table) == wanted
         assert read[0].table.options.tolist() == options
 

@@ -117,7 +117,7 @@ def test_severities_are_told_in_words_and_only_where_they_are_sure(graded):
     most = sorted((n for n in rows if names[n]), key=lambda n: -abs(rows[n]["value"]))
     places = [text.index(f"{n} {names[n]}") for n in most]
     assert places == sorted(places)
-    first_screen = text[: text.index("In the order of the mistakes")]
+    first_screen = text[: text.index("The steps that may avoid the most mistakes")]
     assert f"{most[0]} {names[most[0]]}" in first_screen
     assert "compared with the others" in first_screen
     assert "grade some items yourself (--known)" in first_screen

@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -96,7 +96,10 @@ class TrainingInputs:
 
 @dataclass(frozen=True)
 class Files:
-    """What a command that trains classifiers reads and writes."""
+    """What a command that trains classifiers reads and writes.
+
+    ``named`` has the words of the command line for the report; see `manyhands.report.commands`.
+    """
 
     inputs: TrainingInputs
     annotations: list[Path]
@@ -104,6 +107,7 @@ class Files:
     out: Path
     options: dict[str, Any]
     keep_formulas: bool
+    named: dict[str, Any] = field(default_factory=dict)
 
     def read(self) -> tuple[Any, Any]:
         """Read the rows and the table of their annotations."""

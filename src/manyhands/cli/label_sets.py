@@ -124,6 +124,7 @@ def describe_sets(tables: list[Path], reading: Reading, json: bool) -> None:
     _print_options(found["options"])
     for text in found["warnings"]:
         say(with_options(f"! {text}"))
+    say(f"next: {command_of('aggregate', tables, reading, '--out', 'labels')}")
 
 
 def agreement_of_sets(tables: list[Path], reading: Reading, json: bool) -> None:

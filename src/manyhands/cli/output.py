@@ -157,9 +157,9 @@ def say_actions(result: dict[str, Any]) -> None:
     counts = result.get("actions", {})
     if counts and not counts["accept"] and any(counts.values()):
         say(
-            "No label is sure enough yet: 'manyhands next' lists whom to ask about which item (a "
-            "new annotator, where everybody has annotated everything), and 'manyhands review' the "
-            "most doubtful labels; what you decide goes in as --known."
+            "No label is sure enough to be accepted yet. 'manyhands next' says whom to ask about "
+            "which item, and 'manyhands review' lists the most doubtful labels. Give the labels "
+            "that you have checked with --known."
         )
 
 

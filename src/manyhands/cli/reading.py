@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Optional, get_type_hints
@@ -30,6 +30,7 @@ from manyhands.cli.values import (
     some_path,
 )
 from manyhands.exceptions import AnnotationError
+from manyhands.files import as_word
 
 OptionalText = Optional[str]  # noqa: UP045 - typer reads these at run time
 
@@ -121,7 +122,8 @@ class Reading:
             "--map-annotators",
             parser=some_path,
             metavar="FILE",
-            help="Table with the columns from,to, which says whom each annotator's name means.",
+            help="Table with the columns from,to, which gives spellings of an annotator's name "
+            "(from) one name (to).",
         ),
     ] = None
     abstain: Annotated[
@@ -310,7 +312,7 @@ class FamilyReading(Reading):
             metavar="NAMES|VALUE|FILE",
             help="Who is a person, where others are models; people belong to no family. Give "
             "names with commas, a value of the column that --groups names, or a file with "
-            "people's labels, which are added.",
+            "people's labels, which is then read, too.",
         ),
     ] = None
 
@@ -326,20 +328,24 @@ class FamilyReading(Reading):
         return found if self.people is None else found | {"people": self.people}
 
 
-def as_arguments(reading: Reading, found: Mapping[str, Any]) -> list[str]:
+def as_arguments(reading: Any, found: Mapping[str, Any], leave: Collection[str] = ()) -> list[str]:
     """Write a reading as options and their values: what was given, else what was found.
 
     Parameters
     ----------
-    reading : Reading
+    reading : Reading, or another dataclass of options
         Every field is an option; those at their defaults are not written, unless found.
     found : dict {field: value}
         See `manyhands.io.exports.records.Export.reading`.
+    leave : collection of str
+        Fields that are not written.
     """
     hints = get_type_hints(type(reading), include_extras=True)
     words: list[str] = []
     for field in fields(reading):
         value = getattr(reading, field.name)
+        if field.name in leave:
+            continue
         if value == field.default:
             value = _as_text(found.get(field.name, field.default))
         if value == field.default:
@@ -350,9 +356,38 @@ def as_arguments(reading: Reading, found: Mapping[str, Any]) -> list[str]:
     return words
 
 
+def files_of(
+    name: str, tables: Iterable[Path], reading: Reading, *groups: Any, leave: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the words that the commands in a report need; see `manyhands.report.commands`.
+
+    Parameters
+    ----------
+    name : str
+        Of the command that writes the report.
+    tables : iterable of Path
+        Files of the annotations.
+    reading : Reading
+        How they were read.
+    *groups : dataclass
+        The other options of the command.
+    leave : collection of str
+        Fields of these that a later command does not repeat.
+    """
+    known = [path for group in groups for path in getattr(group, "known", None) or ()]
+    left = {*leave, "known", "out"}
+    return {
+        "name": name,
+        "annotations": words_of(tables),
+        "reading": as_arguments(reading, {}),
+        "known": [word for path in words_of(known) for word in ("--known", path)],
+        "options": [word for group in groups for word in as_arguments(group, {}, left)],
+    }
+
+
 def words_of(paths: Iterable[Path]) -> list[str]:
-    """Write paths as arguments; a name that begins with a dash would be an option."""
-    return [str(path) if str(path)[:1] != "-" else f"./{path}" for path in paths]
+    """Write paths as arguments of a command."""
+    return [as_word(path) for path in paths]
 
 
 def command_of(

@@ -52,9 +52,9 @@ overconfident about which annotators are right.
 """
 
 RULE: Final = (
-    f"Accepted are known labels and, where the annotations show whom to trust, labels that are at "
-    f"least {ACCEPT:.0%} certain and that at least two annotators gave (those who may share "
-    "mistakes count as one)."
+    f"A label is accepted if it is known, or if it is at least {ACCEPT:.0%} certain and at least "
+    "two annotators gave it (those who may share mistakes count as one). Where the annotations do "
+    "not show whom to trust, only known labels are accepted."
 ).replace("%", " %")
 """Rule by which labels are accepted, in words, shown wherever their number is given."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,13 @@ from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.shown import Shown, shown_of
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold, note_unused_gold
-from manyhands.jobs.outputs import keep_labels, label_rows, severity_rows, times_of
+from manyhands.jobs.outputs import (
+    files_with_more,
+    keep_labels,
+    label_rows,
+    severity_rows,
+    times_of,
+)
 from manyhands.metrics.certainty import certainty_of
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
@@ -52,6 +59,7 @@ def aggregate_table(
     title: str | None = None,
     keep_formulas: bool = False,
     shown: Shown | None = None,
+    files: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Aggregate a table, and write all labels if ``out`` is given.
 
@@ -77,6 +85,8 @@ def aggregate_table(
         Heading of the report.
     shown : Shown, optional
         What the table of labels says of the items; default: that of the export.
+    files : dict, optional
+        Names of files for the commands in the report; see `manyhands.report.commands`.
 
     Returns
     -------
@@ -107,7 +117,7 @@ def aggregate_table(
     own |= {} if checkpoint is None else {"checkpoint": checkpoint}
     aggregator.fit(table, **_known(known, table), **own)
     options: dict[str, Any] = {"to": to, "export": export, "keep_formulas": keep_formulas}
-    options["shown"] = shown
+    options |= {"shown": shown, "named": files}
     return _concluded(aggregator, gold, place, rule, threshold, title, **options)
 
 
@@ -126,6 +136,7 @@ def continue_aggregation(
     title: str | None = None,
     keep_formulas: bool = False,
     shown: Shown | None = None,
+    files: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Add annotations to an aggregator of a folder, and write the labels of all instances.
 
@@ -141,7 +152,7 @@ def continue_aggregation(
         `BaseAggregator.partial_fit`.
     known : GoldFile, optional
         Known classes of old and new instances. Those known earlier remain so.
-    gold, out, rule, threshold, to, export, title, keep_formulas, shown
+    gold, out, rule, threshold, to, export, title, keep_formulas, shown, files
         As in `aggregate_table`.
 
     Returns
@@ -186,7 +197,7 @@ def continue_aggregation(
         "repeated": new.n_annotations - n_unlike,
     }
     options: dict[str, Any] = {"to": to, "export": export, "keep_formulas": keep_formulas}
-    options["shown"] = shown
+    options |= {"shown": shown, "named": files_with_more(folder, files)}
     return _concluded(aggregator, gold, place, rule, threshold, title, **options) | {"added": added}
 
 
@@ -197,6 +208,8 @@ def _concluded(
     rule: str | None,
     threshold: float | None,
     title: str | None,
+    *,
+    named: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Decide the labels of a fitted aggregator, evaluate and write them."""
@@ -233,7 +246,9 @@ def _concluded(
         files = [write_consensus(place, found, method=name, **options)]
     elif place is not None:
         best = None if truth is None else values[truth]
-        files = _write_folder(place, found, aggregator, best, measuring, title, **options)
+        files = _write_folder(
+            place, found, aggregator, best, measuring, title, named=named, **options
+        )
     return {
         "method": type(aggregator).__name__,
         "n_instances": table.n_instances,
@@ -289,6 +304,7 @@ def _write_folder(
     export: Export | None,
     keep_formulas: bool,
     shown: Shown | None,
+    named: Mapping[str, Any] | None,
 ) -> list[Path]:
     """Write model, labels, annotators and a report, and the labels in the format of a tool."""
     table = aggregator.table_
@@ -302,9 +318,8 @@ def _write_folder(
     summary, profiles = summarize_inputs(inputs, title=title, actions=found.count_actions())
     note_unused_gold(summary, export)
     shown = shown or shown_of(export)
-    files = keep_labels(
-        folder, aggregator, found, profiles, summary, shown, keep_formulas=keep_formulas
-    )
+    own: dict[str, Any] = {"files": named, "keep_formulas": keep_formulas}
+    files = keep_labels(folder, aggregator, found, profiles, summary, shown, **own)
     if to != "table":
         path = folder / tool_file(to)
         method = type(aggregator).__name__

@@ -14,13 +14,18 @@ from manyhands.classifiers import (
     CrowdStackingClassifier,
 )
 from manyhands.datasets import load_demo
-from manyhands.fitting.folders import publish
+from manyhands.files import as_word
+from manyhands.fitting.folders import STAGING, publish
 from manyhands.inference import DawidSkene, MajorityVote
+from manyhands.io import write_annotations
 from manyhands.jobs.outputs import job_folder, keep_model
 from manyhands.metrics import accuracy, accuracy_on_new_items
 
 SHOWN = "crowd-calibrated stacking"
 """The method whose model and report the demo keeps."""
+
+ANNOTATIONS = "annotations.csv"
+"""The annotations as a file, for the commands that the report prints."""
 
 
 def run_demo(
@@ -29,7 +34,7 @@ def run_demo(
     seed: int = 0,
     verbose: int = 0,
 ) -> dict[str, Any]:
-    """Train on the demo data set, and save the default method's model and summary.
+    """Train on the demo data set, and save the default method's model, summary and annotations.
 
     Parameters
     ----------
@@ -75,7 +80,14 @@ def run_demo(
                 new = accuracy_on_new_items(
                     gold=demo.y_test, predicted=estimator.predict(demo.X_test)
                 )
-                keep_model(estimator, demo.X_train, crowd, place, title=title, new_items=new)
+                path = Path(folder) / ANNOTATIONS  # For the commands that the report prints.
+                keep_model(
+                    *(estimator, demo.X_train, crowd, place),
+                    title=title,
+                    new_items=new,
+                    files={"annotations": [as_word(path)]},
+                )
+                write_annotations(place / STAGING / ANNOTATIONS, crowd)
         publish(place)
     data = {
         "instances": crowd.n_instances,

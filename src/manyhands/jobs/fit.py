@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
@@ -64,6 +64,7 @@ def run_job(
     shown: Any = None,
     restart: bool = False,
     folds: int | None = None,
+    files: Mapping[str, Any] | None = None,
     on_seed: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> dict[str, Any]:
     """Fit with every seed, evaluate each fit, and save the model of the first seed in a folder.
@@ -106,6 +107,8 @@ def run_job(
         Folds of the cross-validation against the annotators, which estimates how often the
         classifier is right on new items unless gold labels of a test part show it; 0 for none.
         Default: 3, or 0 after a fit of more than a minute, or on several devices.
+    files : dict, optional
+        Names of files for the commands in the report; see `manyhands.report.commands`.
     on_seed : callable
         Called with the record of each seed.
 
@@ -177,6 +180,7 @@ def run_job(
                             encoder=encoder,
                             export=export,
                             shown=shown,
+                            files=files,
                             new_items=level_on_new_items(model, X, table, train, gold, n_folds),
                         )
             records.append(record)
@@ -247,6 +251,7 @@ def continue_job(
     keep_formulas: bool = False,
     export: Any = None,
     shown: Any = None,
+    files: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Continue a saved model with all features and annotations, evaluate it, and save it.
 
@@ -256,7 +261,7 @@ def continue_job(
         The loaded model. It is changed.
     X, table
         Features and annotations of all instances, those of the model's fit included.
-    folder, gold, keep_formulas, export, shown
+    folder, gold, keep_formulas, export, shown, files
         See `run_job`.
 
     Returns
@@ -292,7 +297,7 @@ def continue_job(
         }
         train = model.seen_.table  # With the annotators in the order of the model's.
         options: Any = {"gold": gold, "keep_formulas": keep_formulas, "encoder": encoder}
-        options |= {"export": export, "shown": shown}
+        options |= {"export": export, "shown": shown, "files": files}
         _, found = keep_model(model, X, train, place, **options)
         publish(place)
     records = [{"seed": None, "protocols": {"continued": run}}]

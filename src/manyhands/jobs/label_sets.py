@@ -34,6 +34,7 @@ from manyhands.jobs.outputs import (
     SUMMARY,
     contents_of,
     job_folder,
+    name_files,
 )
 from manyhands.metrics.set_levels import levels_of_sets
 from manyhands.models import load, save
@@ -402,6 +403,7 @@ def _write_folder(
         write_sets(staged / LABELS, found, **own)
         for name, columns in tables.items():
             write_table(staged / name, columns, keep_formulas=own["keep_formulas"])
+        name_files(summary, folder)
         write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
         write_report(staged / SUMMARY, staged / "report.html", contents_of(own["shown"]))
         written = sorted(path.name for path in staged.iterdir() if path.suffix != ".safetensors")

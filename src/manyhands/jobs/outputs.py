@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from manyhands.exceptions import (
     WriteError,
     warn_caller,
 )
-from manyhands.files import check_writable, explain, file_lock
+from manyhands.files import as_word, check_writable, explain, file_lock
 from manyhands.fitting.folders import (
     LOCK,
     STAGING,
@@ -76,6 +76,7 @@ from manyhands.report import (
     write_report,
 )
 from manyhands.report.headline import told_of_new_items
+from manyhands.report.html import read_summary
 from manyhands.report.inputs import class_positions
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manyhands.wording import too_much
@@ -148,12 +149,14 @@ def keep_model(
     export: Export | None = None,
     shown: Shown | None = None,
     new_items: Level | None = None,
+    files: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], Consensus]:
     """Write model, inferred labels, annotators and summary into a job's folder, for `publish`.
 
     An encoder, which made X of texts or images, is saved in front of the model. An export has the
     times of its annotations. ``known`` masks the instances whose label is known, ``drawn`` those of
     them that were drawn at random, and ``shown`` is what the table of labels says of the items.
+    ``files`` are the names in the report's commands; see `manyhands.report.commands`.
     Returns the summary and the labels.
     """
     # A method's own posterior_ is preferred, because it combines annotations and features.
@@ -185,6 +188,7 @@ def keep_model(
     counts = found.count_actions()
     summary, profiles = summarize_inputs(inputs, selection, title, new_items, counts)
     note_unused_gold(summary, export)
+    name_files(summary, folder, files)
     staged = folder / STAGING
     if any(hasattr(model, name) for name in ("module_", "estimators_", "stack_")):
         save(model if encoder is None else make_pipeline(encoder, model), staged)
@@ -244,9 +248,12 @@ def keep_labels(
     summary: dict[str, Any],
     shown: Shown | None = None,
     *,
+    files: Mapping[str, Any] | None = None,
     keep_formulas: bool = False,
 ) -> list[Path]:
     """Write model, labels, annotators, summary and report of a job without features into a folder.
+
+    ``files`` are the names in the report's commands; see `manyhands.report.commands`.
 
     Raises WriteError for the reasons of `job_folder`, or if the folder contains a classifier.
     """
@@ -258,12 +265,56 @@ def keep_labels(
             )
         staged = place / STAGING
         save(model, staged)
-        summary["files"] = {"folder": folder.name}  # For the commands that the report advises.
+        name_files(summary, folder, files)
         keep_tables(staged, found, annotators, summary, shown, keep_formulas=keep_formulas)
         write_report(staged / SUMMARY, staged / "report.html", contents_of(shown))
         written = sorted(p.name for p in staged.iterdir() if p.suffix != ".safetensors")
         publish(place)
     return [folder / name for name in written]
+
+
+def name_files(
+    summary: dict[str, Any], folder: str | Path, files: Mapping[str, Any] | None = None
+) -> None:
+    """Add the names of files that the report's commands need to a summary.
+
+    See `manyhands.report.commands`.
+    """
+    summary["files"] = {**(files or {}), "folder": as_word(folder)}
+
+
+def files_with_more(
+    folder: str | Path, files: Mapping[str, Any] | None, *, whole: bool = False
+) -> dict[str, Any] | None:
+    """Return the names of a folder's files and of those that are added to it.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Of an earlier job.
+    files : dict, optional
+        Of the new annotations.
+    whole : bool
+        Whether the new files hold the earlier annotations, too.
+
+    Returns
+    -------
+    dict or None
+        None if one of the two is not known.
+    """
+    try:
+        before = json.loads(Path(folder, SUMMARY).read_text(encoding="utf-8"))["files"]
+        earlier = {name: list(before[name]) for name in ("annotations", "known", "options")}
+        name = str(before["name"])
+    except (OSError, ValueError, KeyError, TypeError):  # Not by a command, or an earlier release.
+        return None
+    if files is None:
+        return None
+    more = {key: [*files[key]] for key in ("annotations", "known")}
+    if not whole:
+        more["annotations"] = [*dict.fromkeys([*earlier["annotations"], *more["annotations"]])]
+    more["known"] = [*earlier["known"], *more["known"]]
+    return {**files, **more, "options": earlier["options"], "name": name}
 
 
 def predict_file(
@@ -468,9 +519,11 @@ def report_folder(
     else:
         contents = read_contents(None if str(texts) == NO_TEXTS else texts, images)
     try:
-        written = write_report(path, out or Path(folder) / "report.html", contents)
+        summary = read_summary(path)
+        named = {"files": {**(summary.get("files") or {}), "folder": as_word(folder)}}
+        written = write_report({**summary, **named}, out or Path(folder) / "report.html", contents)
         if tables is not None:
-            found = summary_tables(json.loads(path.read_text(encoding="utf-8")))
+            found = summary_tables(summary)
             _check_tables(Path(tables), found)
             for name, columns in found.items():
                 write_table(Path(tables) / f"{name}.csv", columns, keep_formulas=keep_formulas)

@@ -28,6 +28,7 @@ from manyhands.jobs.outputs import (
     SUMMARY,
     contents_of,
     job_folder,
+    name_files,
 )
 from manyhands.models import load, save
 from manyhands.report import summarize_ratings, write_report
@@ -235,6 +236,7 @@ def _write_folder(
         save(model, staged)
         write_table(staged / LABELS, values, keep_formulas=keep_formulas)
         write_table(staged / ANNOTATORS, annotators, keep_formulas=keep_formulas)
+        name_files(summary, folder)
         write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
         write_report(staged / SUMMARY, staged / "report.html", contents_of(shown))
         written = sorted(path.name for path in staged.iterdir() if path.suffix != ".safetensors")

@@ -34,6 +34,7 @@ def run_selection(
     encoder: Any = None,
     export: Any = None,
     shown: Any = None,
+    files: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Choose among candidates with `manyhands.select`, and save the chosen model in a folder.
@@ -41,7 +42,7 @@ def run_selection(
     Parameters
     ----------
     candidates, **options : as in `manyhands.select`
-    X, table, folder, gold, keep_formulas, encoder, export, shown : as in `run_job`
+    X, table, folder, gold, keep_formulas, encoder, export, shown, files : as in `run_job`
         An interrupted job goes on from its finished folds when it is run again.
 
     Returns
@@ -77,6 +78,7 @@ def run_selection(
             encoder=encoder,
             export=export,
             shown=shown,
+            files=files,
         )
         publish(place)
         shutil.rmtree(place / FOLDS, ignore_errors=True)

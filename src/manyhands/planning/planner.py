@@ -423,7 +423,7 @@ def one_in(gain: float | None, *, ordered: bool = False) -> str:
     Examples
     --------
     >>> one_in(0.018), one_in(1e-9)
-    ('about one label in 56 bought', 'hardly any label')
+    ('about one label for every 56 bought', 'hardly any label')
     >>> one_in(0.018, ordered=True)
     'labels by about one grade for every 56 bought'
     """
@@ -431,7 +431,7 @@ def one_in(gain: float | None, *, ordered: bool = False) -> str:
         return "hardly any label"
     if ordered:
         return f"labels by about one grade for every {_price(gain)} bought"
-    return f"about one label in {_price(gain)} bought"
+    return f"about one label for every {_price(gain)} bought"
 
 
 def limit_of(min_gain: float, *, ordered: bool = False) -> str:
@@ -440,15 +440,14 @@ def limit_of(min_gain: float, *, ordered: bool = False) -> str:
     Examples
     --------
     >>> limit_of(0.02)
-    'We suggest to stop at fewer than one corrected label in 50 bought'
+    'We suggest to stop at fewer than one corrected label for every 50 bought'
     >>> limit_of(0.02, ordered=True)
-    'We suggest to stop at less than one grade corrected in 50 bought'
+    'We suggest to stop at less than one corrected grade for every 50 bought'
     """
     if min_gain <= 0:
         return ""
-    if ordered:
-        return f"We suggest to stop at less than one grade corrected in {_price(min_gain)} bought"
-    return f"We suggest to stop at fewer than one corrected label in {_price(min_gain)} bought"
+    limit = "less than one corrected grade" if ordered else "fewer than one corrected label"
+    return f"We suggest to stop at {limit} for every {_price(min_gain)} bought"
 
 
 def _price(gain: float) -> str:

@@ -93,8 +93,8 @@ ADVICE = {
     Flag.BELOW_MEDIAN_ON_GOLD: "go through their wrong answers with them",
     Flag.BELOW_CHANCE: "ask whether the task was understood, or two classes swapped; "
     "what they gave still counts, because the model knows their confusions",
-    Flag.GUESSING: "read 20 of their annotations, and ask gold questions; until then "
-    "leave them out of the next batch, and keep what they gave: the model weighs it",
+    Flag.GUESSING: "read 20 of their annotations, and give them gold questions; until "
+    "then, leave them out of the next batch, but keep what they gave, which counts for little",
     Flag.ONE_LABEL: "ask whether the task was understood; models with confusion matrices "
     "already give their annotations no weight",
     Flag.PATTERN: "compare with the times of their annotations; do not judge if tasks were sorted "
@@ -102,8 +102,8 @@ ADVICE = {
     Flag.TOO_FAST: "read 20 of their annotations before judging: some tasks are easy",
     Flag.DRIFT: "compare early and late annotations of one class; ask about fatigue or new "
     "instructions",
-    Flag.BELOW_MEDIAN: "read 20 of their annotations and teach the class pairs that 'manyhands "
-    "annotators --teach' lists; do not dismiss: about half of them are not among the worst",
+    Flag.BELOW_MEDIAN: "read 20 of their annotations, and show them the examples that 'manyhands "
+    "annotators --teach' prints; dismiss nobody, as about half of them are not among the worst",
 }
 """What to do about each flag, the most serious first."""
 
@@ -346,15 +346,15 @@ class AnswerCounts:
 
 def _told_of_guessing(upper: float, median: float) -> str:
     """Say how far an annotator is from guessing, and how far the typical annotator is."""
-    way = "of the way from guessing to never being wrong"
+    scale = "from 0 % (guessing) to 100 % (never wrong)".replace(" %", "\u202f%")
     if upper < 0.005:
         return (
-            "is right no more often than by guessing, if all classes count equally; the typical "
-            f"annotator is {percent(median)} {way}"
+            "is right no more often than by guessing, if all classes count equally; on a scale "
+            f"{scale}, the typical annotator scores {percent(median)}"
         )
     return (
-        f"is at most {percent(upper)} {way}, if all classes count equally; the typical annotator "
-        f"is at {percent(median)}"
+        f"scores at most {percent(upper)} on a scale {scale}, if all classes count equally; the "
+        f"typical annotator scores {percent(median)}"
     )
 
 

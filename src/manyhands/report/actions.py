@@ -9,11 +9,12 @@ from markupsafe import Markup
 
 from manyhands.codes import ActionCode
 from manyhands.report.annotators import told_severities
+from manyhands.report.commands import told_of_stand_ins
 from manyhands.report.first import (
     MEASURED_NOTE,
-    NAMES_NOTE,
     UNKNOWN,
     First,
+    command_of,
     figure_of,
     first_section,
 )
@@ -67,6 +68,7 @@ def first_screen(s: Mapping[str, Any]) -> First:
             "strict or a mild majority cannot be seen otherwise."
         )
         lines.append(severe + Markup(" The labels allow for it.") + asked)
+    commands = [command_of(step, s) for step in s["actions"]]
     return First(
         fact or "What the annotations tell",
         why,
@@ -74,7 +76,7 @@ def first_screen(s: Mapping[str, Any]) -> First:
         lines,
         s["actions"],
         [each["text"] for each in s.get("warnings") or ()],
-        MEASURED_NOTE + (NAMES_NOTE if any(step.get("command") for step in s["actions"]) else ""),
+        " ".join(note for note in (MEASURED_NOTE, told_of_stand_ins(commands)) if note),
     )
 
 

@@ -631,7 +631,11 @@ def _command(found: Findings, first: Mapping[str, Any], is_open: bool) -> str:
     if not is_open:
         return f"manyhands annotators ANNOTATIONS --teach {quote(str(first['id']))}"
     declare = (found.once(find_levels) or {}).get("declare")
-    return f"manyhands aggregate ANNOTATIONS {declare} --out FOLDER" if declare else ""
+    if not declare or declare.startswith("--groups FILE"):  # A table that is still to be written.
+        return ""
+    if found.inputs.classifier is None:
+        return f"manyhands aggregate ANNOTATIONS OPTIONS {declare} --out FOLDER"
+    return f"manyhands fit --annotations ANNOTATIONS OPTIONS {declare} --out FOLDER"
 
 
 def _people_beside_models(found: Findings, flagged: Rows) -> str:
@@ -736,7 +740,7 @@ def answer_right(s: Mapping[str, Any]) -> Answer:
     text = "How good anybody is, is not known: nothing shows how many of the labels are right."
     if share is not None:
         how = "expected, not measured" if measured is None else "measured on gold labels"
-        text = f"The typical annotator is right in {percent(share)} of cases, {how}."
+        text = f"The typical annotator is right in {percent(share)} of cases ({how})."
     is_open = any(each["code"] in SHARED for each in s.get("warnings") or ())
     looks = " Whom to talk to depends on who shares mistakes." if is_open else _looks(found)
     return "annotators", f"{text}{looks}{_passes(s['data'])}"
@@ -754,7 +758,10 @@ def _looks(found: Mapping[str, Any]) -> str:
     k = sum(bool(careless & {*(row.get("screen") or row)["flags"]}) for row in rows)
     if not k:
         return f"{text}."
-    who = "who answers" if n == k == 1 else f"{k:,} of whom {'answers' if k == 1 else 'answer'}"
+    if n == k:
+        who = {1: "who answers", 2: "both of whom answer"}.get(n, "all of whom answer")
+    else:
+        who = f"{k:,} of whom {'answers' if k == 1 else 'answer'}"
     return f"{text}, {who} at random or nearly always the same."
 
 

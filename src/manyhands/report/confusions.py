@@ -348,7 +348,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         text = f"{text[0].upper()}{text[1:]}"
     is_known = own["known"]
     if about and is_known:
-        text += " By the inferred labels and how sure they are; the model may err."
+        text += " This is what the model expects from its labels, and it may be wrong."
     if not is_known:
         # Which class is mistaken for which rests on labels that nothing vouches for.
         rows = _mixed_up(own["pairs"])
@@ -454,8 +454,9 @@ def answer_common(s: Mapping[str, Any]) -> Answer:
     if not pairs or pairs[0].get("n") is None:
         return "common_confusions", ""
     top, of = pairs[0], counted(found["n_annotators"], "annotator")
-    named = f"“{shorten(str(top['true']))}” “{shorten(str(top['given']))}”"
-    return "common_confusions", f"{top['n']:,} of {of} labelled {named} at least once."
+    named = f"a “{shorten(str(top['true']))}” as “{shorten(str(top['given']))}”"
+    n = "All" if 1 < top["n"] == found["n_annotators"] else f"{top['n']:,} of"
+    return "common_confusions", f"{n} {of} labelled {named} at least once."
 
 
 COMMON = Section(

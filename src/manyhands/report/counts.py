@@ -347,7 +347,7 @@ def answer_classes(s: Mapping[str, Any]) -> Answer:
         return None, "There are no annotations."
     often = max(rows, key=lambda row: row["n_annotations"])
     share = percent(often["annotation_share"])
-    return "classes", f"Most annotations are “{shorten(str(often['name']))}” ({share})."
+    return "classes", f"The most frequent class is “{shorten(str(often['name']))}” ({share})."
 
 
 # -- the same as rows, for the command line --------------------------------------------------------

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from manyhands.report.commands import fill_command
 from manyhands.report.filters import percent
 from manyhands.report.section import Content, Section
 from manyhands.wording import counted, percent_interval, shorten
@@ -16,19 +16,13 @@ SOURCES = {"gold": "measured on gold labels", "sample": "measured on a random sa
 ESTIMATED = "estimated, not measured"
 
 MEASURED_NOTE = (
-    "In the order of the mistakes that each step may avoid. What was measured on gold labels says "
-    "so; the rest is what the model expects."
+    "The steps that may avoid the most mistakes come first. A figure that was measured on gold "
+    "labels says so; all others are what the model expects."
 )
 """In which order the steps are."""
 
 MOST_ROWS = 3
 """Rows of the evidence of a step; its section has the others."""
-
-NAMES_NOTE = (
-    " In commands, ANNOTATIONS stands for the file of the annotations with the options that read "
-    "it, and FOLDER for the folder of this report."
-)
-"""What stands for files in commands, where the page does not know their names."""
 
 SURE_ENOUGH = 0.6
 """Probability from which a label is called probably right; below, it is undecided."""
@@ -183,9 +177,4 @@ def told_of_annotator(row: Mapping[str, Any]) -> str:
 
 def command_of(step: Mapping[str, Any], s: Mapping[str, Any]) -> str:
     """Return the command of a step, with the names of the files where the summary has them."""
-    names = {key.upper(): str(value) for key, value in (s.get("files") or {}).items() if value}
-    return re.sub(
-        r"\b(ANNOTATIONS|FOLDER)\b",
-        lambda found: names.get(found[0], found[0]),
-        str(step.get("command") or ""),
-    )
+    return fill_command(str(step.get("command") or ""), s.get("files"))

@@ -229,8 +229,8 @@ def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, l
 def _told_alike(found: Mapping[str, Any]) -> str:
     """Say what the level depends on where some annotators may share mistakes, and what mends it."""
     return (
-        f"It is in the lower part of this range if {_named(found['alike'])} share mistakes, as "
-        f"they may, and in the upper part if not. {_counted_apart(found)}"
+        f"If {_named(found['alike'])} share mistakes, which is possible, it is in the lower part "
+        f"of this range; if not, in the upper part. {_counted_apart(found)}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.exceptions import WriteError
 from manyhands.files import write_atomically
+from manyhands.report.commands import fill_command
 from manyhands.report.headline import headline
 from manyhands.report.items import ItemContents
 from manyhands.report.planning import enough
@@ -209,14 +210,21 @@ def write_report(
             ".html"
         )
     summary = (
-        _read_summary(summary_or_path)
+        read_summary(summary_or_path)
         if isinstance(summary_or_path, str | os.PathLike)
         else summary_or_path
     )
     return write_atomically(path, render_report(summary, contents))
 
 
-def _read_summary(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+def read_summary(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """Read a summary from its JSON file.
+
+    Raises
+    ------
+    ValueError
+        If the file does not hold a summary.
+    """
     try:
         summary = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
@@ -262,6 +270,7 @@ def _environment() -> Environment:
         curves=charts.curves,
         gain_curve=charts.gain_curve,
         enough=enough,
+        fill_command=fill_command,
         headline=headline,
         SAMPLE_TELLS=SAMPLE_TELLS,
     )

@@ -420,7 +420,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         ActionCode.BUY,
         "plan-next" if rows else "plan",
         "Ask these annotators about these items next" if rows else "Buy more annotations",
-        "Each answer is expected to tell most about the label of its item."
+        "Their answers are expected to correct the most labels."
         if rows and not plan["n_warm_up"]
         else "Second answers to the same items show who can be trusted."
         if rows

@@ -95,8 +95,8 @@ def _actions(found: Findings) -> Iterator[Action]:
         (own["n_to_review"] if wrong is None else wrong) / 2,
         rows,
         [
-            "correct them on the page of 'manyhands explore', with one key per label; what you "
-            "decide goes into the next fit or aggregate as --known"
+            "this command opens a page on which one key corrects a label; give your corrections "
+            "to the next fit or aggregate as --known"
         ],
         "manyhands explore FOLDER --annotations ANNOTATIONS",
     )

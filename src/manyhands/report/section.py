@@ -80,8 +80,8 @@ class Action:
     advice : sequence of str
         How to do it.
     command : str
-        What to paste on the command line; ANNOTATIONS and FOLDER stand for the file that was read
-        and the folder that was written. Empty without one.
+        What to paste on the command line; see `manyhands.report.commands` for the words that stand
+        for files. Empty without one.
     """
 
     code: str

@@ -25,7 +25,7 @@ from manyhands.cli.output import (
     say_columns,
     say_severities,
 )
-from manyhands.cli.reading import FamilyReading
+from manyhands.cli.reading import FamilyReading, files_of
 from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting, some_path, some_target
@@ -368,6 +368,8 @@ def _of_tables(
     shared |= {"title": f"Labels of {tables[0].name}", "keep_formulas": keep_formulas}
     if how.out is not None:
         shared["shown"] = read_shown(path, export, **options)
+    leave = ("continue_", "compare")
+    shared["files"] = files_of("aggregate", tables, reading, how, leave=leave)
     if how.continue_ is not None:
         policy = reading.duplicates
         shared["duplicates"] = "last" if policy is Duplicates.auto else policy.value
@@ -519,6 +521,8 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
     say_actions(result)
     if out:
         say(f"written: {', '.join(result['files'])}")
+        if pages := [name for name in result["files"] if Path(name).name == "report.html"]:
+            say(f"next: open {pages[0]} in a browser; it says what to do first")
     if out is not None and to == TABLE:
         say_columns(out.name if out.suffix else "labels.csv")
     if out is not None and out.suffix and "headline" in result:

@@ -114,6 +114,11 @@ def describe(
         say(f"... and {hidden:,} more (--json has {classes['shown']:,})")
     for warning in summary["warnings"]:
         say(with_options(f"! {warning['text']}"))
+    if not store:
+        # A report, which is in a folder, takes known annotators and not too many classes.
+        is_plain = getattr(read, "annotators_known", True) and not has_many_classes(read)
+        out = "labels" if is_plain else "labels.csv"
+        say(f"next: {command_of('aggregate', tables, reading, '--out', out)}")
 
 
 @reported

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -37,10 +38,11 @@ from manyhands.cli.processes import (
     DeviceOptions,
     launch,
 )
-from manyhands.cli.reading import FamilyReading
+from manyhands.cli.reading import FamilyReading, files_of
 from manyhands.cli.settings import merge_settings, parse_settings
 from manyhands.cli.values import refuse_overwriting, some_path
 from manyhands.exceptions import AnnotationError
+from manyhands.files import as_word
 from manyhands.wording import percent
 
 RESERVED = {
@@ -85,7 +87,7 @@ Holdout = Annotated[
     typer.Option(
         metavar="FRACTION",
         help="Run every seed a second time, with this fraction of the instances held out to "
-        "choose the number of epochs. The model that is kept comes from the first time.",
+        "choose the number of epochs. The model that is kept saw all instances.",
     ),
 ]
 Folds = Annotated[
@@ -93,8 +95,8 @@ Folds = Annotated[
     typer.Option(
         min=0,
         help="Folds of a cross-validation which estimates how often the classifier is right "
-        "on new items, without gold labels. 0 leaves it out. Default: 3, if a fit is "
-        "quick.",
+        "on new items, without gold labels. 0 leaves it out. Default: 3 if a fit takes up "
+        "to a minute, else 0.",
     ),
 ]
 Restart = Annotated[
@@ -204,7 +206,8 @@ def fit(
             json=json,
         )
         return
-    files = Files(inputs, annotations, how.gold, out, reading.arguments(), keep_formulas)
+    named = files_of("fit", annotations, reading, inputs, how, on, leave=("continue_", "restart"))
+    files = Files(inputs, annotations, how.gold, out, reading.arguments(), keep_formulas, named)
     beside = {**how.from_the_start, **on.given}
     if how.continue_ is not None:
         why = "--continue keeps the model's method and parameters"
@@ -220,6 +223,7 @@ def fit(
 def _go_on(folder: Path, files: Files, *, json: bool) -> None:
     """Go on with the model of a folder."""
     from manyhands.jobs import continue_job, load_classifier
+    from manyhands.jobs.outputs import files_with_more
 
     rows, table = files.read()
     export = files.export()
@@ -232,6 +236,7 @@ def _go_on(folder: Path, files: Files, *, json: bool) -> None:
         keep_formulas=files.keep_formulas,
         export=export,
         shown=files.shown(rows, table, export),
+        files=files_with_more(folder, files.named, whole=True),
     )
     _say_job(result, files.out, json=json)
 
@@ -270,6 +275,7 @@ def _train(how: Training, files: Files, on: DeviceOptions, *, json: bool) -> Non
             shown=files.shown(rows, table, export),
             restart=how.restart,
             folds=how.folds,
+            files=files.named,
         )
     except KeyboardInterrupt:
         resumes = "checkpoint" in estimator.get_params(deep=False)
@@ -355,4 +361,6 @@ def demo(
         ],
     )
     say(f"report: {result['report']}")
-    say(f"model ({DEFAULT_METHOD}), labels.csv: {out}  (next: manyhands predict {out} X.npy)")
+    say(f"model ({DEFAULT_METHOD}), labels.csv, annotations.csv: {out}")
+    annotations = shlex.quote(as_word(out / "annotations.csv"))
+    say(f"next: manyhands explore {shlex.quote(as_word(out))} --annotations {annotations}")

@@ -95,9 +95,9 @@ def _file(text: str) -> Any:
 ByCriterion = Annotated[
     PairCriterion,
     typer.Option(
-        help="How pairs of instance and annotator are chosen: by the information expected, "
-        "by the right labels expected (accuracy), the least certain labels first "
-        "(entropy), or those with the fewest annotations first."
+        help="Which pairs of instance and annotator come first. information: those whose answers "
+        "are expected to tell most. accuracy: those expected to correct the most labels. entropy: "
+        "the least certain labels. fewest: the instances with the fewest annotations."
     ),
 ]
 AskWhom = Annotated[
@@ -832,7 +832,7 @@ def budget(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Estimate from a pilot how many labels further annotations make right; --gold measures it.
+    """Estimate from a pilot how many labels further annotations would correct, or measure it.
 
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps

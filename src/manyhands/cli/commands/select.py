@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -23,7 +24,7 @@ from manyhands.cli.output import (
     show_score,
     visible,
 )
-from manyhands.cli.reading import FamilyReading
+from manyhands.cli.reading import FamilyReading, files_of
 from manyhands.cli.values import refuse_overwriting
 from manyhands.wording import counted, percent
 
@@ -80,6 +81,20 @@ Jobs = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Selecting:
+    """How methods are compared, and what is kept."""
+
+    methods: Methods = None
+    cv: Folds = 5
+    criterion: By = SelectionCriterion.agreement
+    average: Average = 1
+    refit: Refit = False
+    gold: Gold = None
+    seed: Seed = 0
+    jobs: Jobs = 1
+
+
 @reported
 @grouped
 def select(
@@ -87,14 +102,7 @@ def select(
     annotations: Annotations,
     out: OutFolder,
     inputs: TrainingInputs,
-    methods: Methods = None,
-    cv: Folds = 5,
-    criterion: By = SelectionCriterion.agreement,
-    average: Average = 1,
-    refit: Refit = False,
-    gold: Gold = None,
-    seed: Seed = 0,
-    jobs: Jobs = 1,
+    how: Selecting,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
     excel: Excel = False,
@@ -111,17 +119,18 @@ def select(
     Example: manyhands select --texts reviews.csv --annotations A.csv --out model
     Example: ... --methods conal,agg-net,trace-reg --cv 3 --jobs 2
     """
-    refuse_overwriting(_outputs(out), [*inputs.files, *annotations, gold, *reading.files])
+    refuse_overwriting(_outputs(out), [*inputs.files, *annotations, how.gold, *reading.files])
+    named = files_of("select", annotations, reading, inputs, how)
     choose(
-        None if methods is None else [name.strip() for name in methods.split(",")],
-        Files(inputs, annotations, gold, out, reading.arguments(), keep_formulas),
+        None if how.methods is None else [name.strip() for name in how.methods.split(",")],
+        Files(inputs, annotations, how.gold, out, reading.arguments(), keep_formulas, named),
         json=json,
-        cv=cv,
-        criterion=criterion.value,
-        average=average,
-        refit=refit,
-        random_state=seed,
-        n_jobs=jobs,
+        cv=how.cv,
+        criterion=how.criterion.value,
+        average=how.average,
+        refit=how.refit,
+        random_state=how.seed,
+        n_jobs=how.jobs,
     )
 
 
@@ -151,6 +160,7 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
             encoder=encoder,
             export=export,
             shown=files.shown(rows, table, export),
+            files=files.named,
             verbose=0 if json else 1,
             **options,
         )
