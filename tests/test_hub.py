@@ -81,7 +81,7 @@ def expect_no_annotators(folder, model):
     assert not [name for name in NAMES if name in written]
     shared = from_pretrained(folder)
     np.testing.assert_array_equal(shared.predict_proba(X), model.predict_proba(X))
-    with pytest.raises(AnnotationError, match="profiles of this model's annotators were left out"):
+    with pytest.raises(AnnotationError, match="shared without the profiles of its annotators"):
         shared.predict_annotation_proba(X)
     with pytest.warns(UserWarning, match="were not seen in fit"):
         new = shared.predict_annotation_proba(X, ["zoe"])

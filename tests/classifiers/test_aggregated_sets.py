@@ -145,7 +145,7 @@ def test_gold_cells_count():
     with pytest.raises(AnnotationError, match="surprise"):
         made().fit(X, ANSWERS, gold={0: ["surprise"]})
     more = ANSWERS[np.arange(N)].take(ANSWERS.instance < N - 3)
-    with pytest.warns(UserWarning, match="3 instances have gold and no answer"):
+    with pytest.warns(UserWarning, match="3 instances have gold labels but no answers"):
         made().fit(X, more, gold=gold)
 
 
@@ -187,12 +187,14 @@ def test_majority_without_an_aggregator():
 def test_an_option_that_nobody_ticked():
     with pytest.warns(match="surprise") as said:
         found = made().fit(X, ANSWERS.with_options([*OPTIONS, "surprise"]))
-    assert "nothing to learn of option 'surprise'" in " ".join(str(each.message) for each in said)
+    assert "nothing can be learned about option 'surprise'" in " ".join(
+        str(each.message) for each in said
+    )
     assert found.estimators_[-1] is None
     assert len(set(found.predict_proba(X)[:, -1])) == 1
     assert not found.predict(X)[:, -1].any()
     nothing = LabelSetTable.from_arrays([0, 1], [0, 0], [[0], [0]], options=["a"])
-    with pytest.raises(AnnotationError, match="nothing to learn"), pytest.warns():
+    with pytest.raises(AnnotationError, match="no option to learn"), pytest.warns():
         made().fit(X[:2], nothing)
 
 
@@ -201,7 +203,10 @@ def test_options_that_are_never_predicted_are_named():
     rare = ANSWERS.ticks.toarray()
     rare[:, 0] = rng.random(len(rare)) < 0.1  # Nothing that the features tell.
     table = LabelSetTable.from_arrays(ANSWERS.instance, ANSWERS.annotator, rare, options=OPTIONS)
-    with pytest.warns(UserWarning, match="option 'anger': ticked by annotators, and predicted for"):
+    with pytest.warns(
+        UserWarning,
+        match="option 'anger': annotators ticked it, but the classifier predicts it for",
+    ):
         made().fit(X, table)
 
 
@@ -267,7 +272,7 @@ def test_a_failed_fit_leaves_the_classifier_as_it_was(model):
         (lambda: made(decision="median").fit(X, ANSWERS), "options have no order"),
         (lambda: made(decision="f2").fit(X, ANSWERS), "'f2' is unknown"),
         (lambda: made(decision=np.eye(3)).fit(X, ANSWERS), r"\(2, 2\)"),
-        (lambda: made(decision=[[1, 0], [0, 1]]).fit(X, ANSWERS), "dearer than a wrong one"),
+        (lambda: made(decision=[[1, 0], [0, 1]]).fit(X, ANSWERS), "cost more than a wrong one"),
         (lambda: made().fit(X, ANSWERS, watch=Watch()), "watch= is for single labels"),
         (
             lambda: made(aggregator=None, decision="f1").fit(X, ANSWERS.option("joy")),

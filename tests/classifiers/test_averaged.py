@@ -153,7 +153,7 @@ def test_parameters_of_members_are_set_by_their_number():
     model.set_params(**{"1__lr": 0.5, "random_state": 2})
     assert model.estimators[1].lr == model.get_params()["1__lr"] == 0.5
     assert model.random_state == 2
-    with pytest.raises(AnnotationError, match="1 is a member"):
+    with pytest.raises(AnnotationError, match="1 is one of the members"):
         model.set_params(**{"1": CrowdLayerClassifier()})
     trained = with_protocol(model, "dasc_labelme")
     assert {each.max_epochs for each in trained.estimators} == {25}
@@ -190,7 +190,7 @@ def test_what_is_no_list_of_classifiers_is_refused(problem, estimators, message)
 def test_members_that_do_not_fit_together_are_refused(problem, two):
     X, table, _ = problem
     fewer = CrowdLayerClassifier(**QUICK).fit(X, table.select(annotators=[0, 1, 2]))
-    with pytest.raises(AnnotationError, match=r"estimators\[1\] has other annotators_"):
+    with pytest.raises(AnnotationError, match=r"estimators\[1\] and .* differ in annotators_"):
         AveragedCrowdClassifier.of_fitted([two.estimators_[0], fewer])
     with pytest.raises(NotFittedError):
         AveragedCrowdClassifier.of_fitted([two.estimators_[0], CrowdLayerClassifier()])

@@ -70,7 +70,7 @@ def test_a_crowd_layer_generator_begins_as_the_starts():
 )
 def test_a_crowd_layer_generator_needs_a_crowd_layer(pretrainer):
     X, A, _ = make_crowd_problem(24)
-    with pytest.raises(AnnotationError, match="generator='crowd_layer' is that of the start"):
+    with pytest.raises(AnnotationError, match="generator='crowd_layer' starts from"):
         built(CrowdInGClassifier, **QUICK | GAN, pretrainer=pretrainer).fit(X, A)
 
 

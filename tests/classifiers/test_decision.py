@@ -257,7 +257,7 @@ def test_a_class_nobody_named_does_not_crash():
 
 def test_a_classifier_whose_probabilities_imply_no_prior_refuses_to_balance():
     X, A, _ = make_crowd_problem()
-    refusal = "AggNetClassifier does not find one. Decide afterwards: decide"
+    refusal = "AggNetClassifier does not estimate them. Decide after predicting: decide"
     with pytest.raises(AnnotationError, match=refusal):
         AggNetClassifier(decision="balanced", **QUICK).fit(X, A)
     model = AggNetClassifier(**QUICK).fit(X, A)
@@ -298,7 +298,7 @@ def test_self_training_refuses_a_decision_that_its_estimator_cannot_take():
             raise NotImplementedError
 
     X, A, _ = make_crowd_problem()
-    with pytest.raises(AnnotationError, match=r"decision='median' is handed on .* Own has no such"):
+    with pytest.raises(AnnotationError, match=r"decision='median' is passed .* Own has no such"):
         SelfTrainingCrowdClassifier(Own(), decision="median").fit(X, A)
 
 
@@ -309,7 +309,7 @@ def test_an_average_decides_by_its_own_rule_and_not_by_its_members():
     np.testing.assert_array_equal(model.predict(X), model.predict_proba(X).argmax(axis=1))
     model.set_params(decision=[[1, 1, 0]] * 3)
     assert set(model.predict(X)) == {2}
-    with pytest.raises(AnnotationError, match="AveragedCrowdClassifier does not find one"):
+    with pytest.raises(AnnotationError, match="AveragedCrowdClassifier does not estimate them"):
         model.set_params(decision="balanced").predict(X)
 
 
@@ -551,9 +551,9 @@ def test_a_lost_end_of_a_scale_is_explained_by_the_median(rule):
         [[0, 1, 2]] * 2 + [[0, 0, 1]] * 2 + [[1, 1, 2]] * 2, classes=[0, 1, 2], ordered=True
     )
     model = AggregatedClassifier(backbone=Fixed([[0.3, 0.3, 0.4]]), decision=rule)
-    says = r"classes that have annotations: 0 .* 2 .*; a median names the first or last grade only"
+    says = r"training instances: 0 .* 2 .*\. A median is the first or last grade only"
     with pytest.warns(ClassCollapseWarning, match=says):
         model.fit(X, table)
-    with pytest.warns(ClassCollapseWarning, match="try ") as caught:
+    with pytest.warns(ClassCollapseWarning, match="Try ") as caught:
         model.set_params(decision="posterior").fit(X, table)
     assert "median" not in str(caught[0].message)

@@ -266,7 +266,7 @@ def test_it_is_found_by_name_and_is_no_classifier():
         ({"hidden": 0}, "'hidden' parameter of GraphCompleter"),
         ({"max_epochs": 0}, "'max_epochs' parameter of GraphCompleter"),
         ({"scaling": "best"}, "'scaling' parameter of GraphCompleter"),
-        ({"validation": None, "patience": 2}, "patience=2 needs something to watch"),
+        ({"validation": None, "patience": 2}, "patience=2 stops"),
         ({"validation": 1e-6}, "leaves one part empty"),
         ({"device": "abacus"}, "device='abacus' is unknown"),
     ],

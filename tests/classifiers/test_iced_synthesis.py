@@ -268,7 +268,7 @@ def test_a_sampler_of_ones_own():
         ICEDClassifier, sampler=Repeat(), **QUICK, protocol=ICEDProtocol(synthesis="input")
     ).fit(X, table)
     assert model.history_[-1]["n_synthetic"] == 1
-    with pytest.raises(AnnotationError, match="Repeat does not say in synthetic_labels_"):
+    with pytest.raises(AnnotationError, match=r"needs a sampler .* and Repeat has none"):
         built(
             ICEDClassifier,
             sampler=Repeat(),

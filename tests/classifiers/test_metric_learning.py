@@ -223,7 +223,7 @@ def test_every_batch_has_two_classes():
 def test_nothing_to_compare_is_an_error():
     X = np.random.default_rng(0).normal(size=(4, 2)).astype(np.float32)
     for votes in ([[0, 0], [0, -1], [0, -1], [0, 1]], [[0, -1], [1, -1], [2, -1], [3, -1]]):
-        with pytest.raises(AnnotationError, match="nothing can be compared"):
+        with pytest.raises(AnnotationError, match="to compare; annotate more"):
             built(MetricLearningClassifier, **QUICK).fit(X, np.array(votes))
 
 
@@ -340,9 +340,9 @@ def test_a_loss_and_a_miner_of_the_user_s():
 def test_what_does_not_belong_to_a_loss_is_refused():
     X, A, _ = make_crowd_problem()
     for loss in ("triplet_semihard", "lifted", "center"):
-        with pytest.raises(AnnotationError, match=f"loss='{loss}' takes no miner"):
+        with pytest.raises(AnnotationError, match=f"loss='{loss}' .* takes no miner"):
             built(MetricLearningClassifier, loss=loss, miner=nn.Identity(), **QUICK).fit(X, A)
-    with pytest.raises(AnnotationError, match="give it to Identity itself"):
+    with pytest.raises(AnnotationError, match="set it on Identity itself"):
         built(
             MetricLearningClassifier,
             loss=nn.Identity(),

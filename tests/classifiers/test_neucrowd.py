@@ -681,7 +681,7 @@ def test_balance_lifts_the_rare_class_in_the_regression(option):
 @pytest.mark.parametrize("option", ["focal", {"name": "cb_focal", "gamma": 1}])
 def test_focal_losses_are_an_error_that_says_why(option):
     X, A, _ = make_crowd_problem()
-    with pytest.raises(AnnotationError, match="logistic regression is balanced: use 'resample'"):
+    with pytest.raises(AnnotationError, match="balances a logistic regression; use 'resample'"):
         built(NeuCrowdClassifier, **SMALL, class_balance=option).fit(X, A)
     with pytest.raises(AnnotationError, match="class_balance='focus' is unknown"):
         built(NeuCrowdClassifier, **SMALL, class_balance="focus").fit(X, A)

@@ -357,7 +357,7 @@ def test_reading_in_batches_changes_nothing(monkeypatch):
 def test_too_many_pairs_are_refused(monkeypatch):
     X, A = noisy_problem(2)
     monkeypatch.setattr(personal, "PAIR_BYTES", 100)
-    with pytest.raises(AnnotationError, match=r"3 annotators and X 4 weights for each of 1 out"):
+    with pytest.raises(AnnotationError, match=r"3 annotators, with 4 weights for each of 1 out"):
         PersonalClassifier().fit(X, A)
     PersonalClassifier(fusion=0.0, max_epochs=2).fit(X, A)  # has no pairs
 

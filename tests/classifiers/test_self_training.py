@@ -49,7 +49,7 @@ FEW_PARTS = {
 """Fewer repetitions in classifiers that train several models, or see every task many times."""
 
 # Networks of two epochs name few classes.
-pytestmark = pytest.mark.filterwarnings("ignore:.*added no pseudo-annotation of a class")
+pytestmark = pytest.mark.filterwarnings("ignore:.*added no pseudo-annotations of some")
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +149,9 @@ def test_a_float_is_a_multiple_of_what_was_observed():
 
 def test_too_few_to_be_shared_is_an_error():
     X, A, _ = make_crowd_problem()
-    with pytest.raises(AnnotationError, match="n_select=1 cannot be shared among the 3 classes"):
+    with pytest.raises(
+        AnnotationError, match="n_select=1 is less than the number of predicted classes, 3"
+    ):
         DASCClassifier(base(), n_select=1).fit(X, A)
 
 
@@ -441,7 +443,7 @@ def test_a_class_without_quota_is_named_and_can_be_given_cells():
     A[(A == 2) & (np.arange(len(A))[:, None] % 2 > 0)] = 0
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2, 3])
     options = {"n_rounds": 1, "n_select": 20, "guard": False}
-    message = "of it: 1 .round 1.; 2 .round 1.. To add some, use cover_classes=True"
+    message = "missing annotation: 1 .round 1.; 2 .round 1.. cover_classes=True"
     with pytest.warns(UserWarning, match=message):  # 3 is never given.
         model = DASCClassifier(Minimal(), **options).fit(X, table)
     assert [model.history_[1][f"added_{c}"] for c in range(4)] == [20, 0, 0, 0]
@@ -482,11 +484,11 @@ NETWORKS = [pair for pair in all_classifiers() if issubclass(pair[1], BaseCrowdC
 REFUSALS = {
     "AggNetClassifier": "begins with the shares of the votes",
     "CommonNoiseEMClassifier": "begins with the shares of the votes",
-    "CrowdInGClassifier": "begins with its start's",
+    "CrowdInGClassifier": "always starts from the weights of its pre-trained network",
     "ICEDClassifier": "begins with majority votes",
     "MBEMClassifier": "makes a new network in each of its stages",
     "MaxMIGClassifier": "begins with counts of the votes",
-    "PersonalClassifier": "ends at the one minimum",
+    "PersonalClassifier": "ends at the same minimum",
     "RaykarClassifier": "begins with the shares of the votes",
 }
 """Why a training cannot go on."""
@@ -505,7 +507,7 @@ def test_a_warm_start_goes_on_or_says_why_not(name, cls):
     first = clone(estimator).fit(X, A)
     again = clone(estimator).set_params(random_state=1)
     if name in REFUSALS:
-        says = f"start={name}: a training of {name} {REFUSALS[name]}"
+        says = f"start={name} has no effect, because {name} {REFUSALS[name]}"
         with pytest.raises(AnnotationError, match=says):
             again.fit(X, A, start=first)
         return
@@ -523,7 +525,7 @@ def test_a_warm_start_needs_weights():
     model = DASCClassifier(
         AggregatedClassifier(backbone=LogisticRegression()), n_rounds=1, warm_start=True
     )
-    with pytest.raises(AnnotationError, match=r"the second stage LogisticRegression has none"):
+    with pytest.raises(AnnotationError, match=r"the backbone LogisticRegression is a scikit-learn"):
         model.fit(X, A)
 
 
@@ -585,7 +587,7 @@ def test_annotators_who_said_nothing_are_not_imitated():
         ({"guard": 0}, "guard"),
         ({"guard": 1.0}, "guard"),
         ({"guard_folds": 1}, "guard_folds"),
-        ({"patience": 2}, "patience=2 needs something to watch"),
+        ({"patience": 2}, "patience=2 stops"),
         ({"validation": (1, 2, 3)}, "validation has 3 parts"),
         ({"checkpoint": "run.safetensors"}, "checkpoint needs an integer random_state"),
         ({"estimator": base(checkpoint="a")}, "estimator has checkpoint='a', one file for"),
@@ -626,7 +628,9 @@ class Minimal(BaseEstimator):
 def test_an_estimator_of_ones_own_needs_little():
     X, A, _ = make_crowd_problem()
     model = SelfTrainingCrowdClassifier(Minimal(), RandomSelector(), n_rounds=2, n_select=9)
-    with pytest.warns(UserWarning, match="unguarded: .* Minimal has no predict; .*guard=False"):
+    with pytest.warns(
+        UserWarning, match="without its guard, .* Minimal has no predict; .*guard=False"
+    ):
         model.fit(X, A)
     assert model.guard_history_ == []
     model.set_params(guard=False).fit(X, A)

@@ -458,11 +458,11 @@ def test_members_of_all_kinds(tmp_path):
         ([Ridge()], "give tuples"),
         ([("knn", KNeighborsClassifier())], "cannot learn soft targets"),
         ([("ridge", Ridge)], "is the class Ridge"),
-        ([("svr", SVR())], r"one output .* give MultiOutputRegressor\(SVR\(\)\)"),
+        ([("svr", SVR())], r"a single output .* give MultiOutputRegressor\(SVR\(\)\)"),
         ([("svr", make_pipeline(StandardScaler(), SVR()))], "member 'svr' is a SVR"),
-        ([("a", Ridge(), "scale")], "view of member 'a' is 'scale', which is no transformer"),
-        ([("a", Ridge(), StandardScaler)], "StandardScaler'>, which is no transformer"),
-        ([("a", Ridge(), LogisticRegression())], "which is no transformer"),
+        ([("a", Ridge(), "scale")], "view of member 'a' is 'scale', which is not a transformer"),
+        ([("a", Ridge(), StandardScaler)], "StandardScaler'>, which is not a transformer"),
+        ([("a", Ridge(), LogisticRegression())], "which is not a transformer"),
     ],
 )
 def test_unusable_members_are_refused(members, message):
@@ -473,7 +473,7 @@ def test_unusable_members_are_refused(members, message):
 
 def test_a_fold_of_one_class_is_named():
     X, _ = blobs(n=2)
-    with pytest.raises(AnnotationError, match="a fold gives the member LogisticRegression"):
+    with pytest.raises(AnnotationError, match="one class only for the member LogisticRegression"):
         CrowdStackingClassifier([("lr", LogisticRegression())]).fit(X, [0, 1])
 
 

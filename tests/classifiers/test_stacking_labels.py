@@ -219,7 +219,7 @@ def test_one_annotation_each_is_a_doubt_that_a_second_one_settles():
     y = np.arange(200) % 3
     X = np.random.default_rng(0).normal(size=(200, 5)) + 2.0 * np.eye(3, 5)[y]
     one = make_crowd(y, n_annotators=8, annotations_per_instance=1, random_state=0)
-    with pytest.warns(ModelChoiceWarning, match="second annotation on 10 % of the instances"):
+    with pytest.warns(ModelChoiceWarning, match="second annotation of 10 % of the instances"):
         model = CrowdStackingClassifier(n_rounds=2, random_state=0).fit(X, one)
     assert model.posterior_exponent_ == 1.0
     assert "single-annotations" in model.doubts_

@@ -407,7 +407,7 @@ def test_columns_missing_or_extra_at_prediction_are_refused_by_name(home):
 def test_columns_that_tell_the_label_are_named(home):
     X = write_named_features(home)
     arguments = fit_arguments(features="label.csv", annotations="A_ids.csv")
-    assert "'label' (so called)" in done(*arguments).stderr
+    assert "'label' (by its name)" in done(*arguments).stderr
     gold = [int(row[1]) for row in read_rows(home / "gold_plain.csv")[1:]]
     write_csv(home / "gold_ids.csv", [("task", "label"), *zip(X.index, gold, strict=True)])
     X.assign(k=gold).to_csv("gold_column.csv")

@@ -150,7 +150,7 @@ def test_predict_reads_and_writes_sets_as_the_fit_did(files, tmp_path):
     assert "predicts sets of labels; leave it out" in " ".join(refused.output.split())
 
 
-@pytest.mark.filterwarnings("ignore:2 instances have gold and no answer")
+@pytest.mark.filterwarnings("ignore:2 instances have gold labels but no answers")
 def test_known_cells_and_settings(files, tmp_path):
     known = tmp_path / "known.csv"
     known.write_text("task,option,gold\nt000,awe,1\nt130,joy,1\nt131,joy,0\n")

@@ -617,7 +617,7 @@ def test_without_a_method_there_is_stacking(home):
     assert "annotators.csv" in told
     for more, says in (
         (("--holdout", "0.1"), "--holdout 0.1 chooses the number of epochs"),
-        (("--protocol", "conal_music"), "--protocol conal_music is for training networks"),
+        (("--protocol", "conal_music"), "--protocol conal_music sets how a network is trained"),
         (("--set", "max_epochs=2"), "CrowdStackingClassifier has no parameter 'max_epochs'"),
         (("--set", "members=[ridge]"), "give tuples"),
     ):

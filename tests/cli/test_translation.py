@@ -173,7 +173,7 @@ def test_every_option_that_messages_name_exists():
         ("give validation=0.1", "give --set validation=0.1"),
         ("read_export(...).left_out lists all", "manyhands describe lists all"),
         ("manyhands.io.read_export(...).left_out lists", "manyhands describe lists"),
-        ("weak (relative_informedness_ is 0.42); better", "weak; better"),
+        ("weak (relative_informedness_ is 0.42). Better", "weak. Better"),
         ("store the ids with X (np.savez(file, X=X, task=ids))",
          "store the ids with X (in an .npz file with the arrays X and task)"),
         ("backbone={'name': 'mlp', 'x': 1}: MLP.__init__() got an unexpected keyword argument 'x'",

@@ -486,7 +486,7 @@ def test_a_folder_that_names_no_instances_keeps_the_order_of_its_rows(data, tmp_
     described = json.loads((folder / "model.json").read_text())
     for wrong in (5, "abc", [1, 2], [[1]] * 30):
         (folder / "model.json").write_text(json.dumps(described | {"instances": wrong}))
-        with pytest.raises(ModelFolderError, match=r"'instances' are no list of \d+ ids"):
+        with pytest.raises(ModelFolderError, match=r"'instances' is not a list of \d+ ids"):
             load(folder)
 
 
@@ -540,8 +540,8 @@ def test_a_frame_to_measure_by_needs_the_names_of_fit(data):
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("label", r"'label' \(so called\)"),
-        ("Task_ID", r"'Task_ID' \(so called\)"),
+        ("label", r"'label' \(by its name\)"),
+        ("Task_ID", r"'Task_ID' \(by its name\)"),
         ("nr", r"'nr' \(equal to the ids\)"),
         ("kind", r"'kind' \(equal to the most annotated class\)"),
     ],
@@ -606,7 +606,7 @@ def test_the_order_of_a_matrix_s_index_is_said_where_x_has_no_ids(data):
         quick().fit(X.to_numpy(), AnnotationTable.from_matrix(numbered))
 
 
-@pytest.mark.filterwarnings("ignore:columns of X look like")
+@pytest.mark.filterwarnings("ignore:columns of X may leak")
 def test_a_second_stage_on_texts_says_where_the_encoder_goes(data):
     X, long, _ = data
     table = AnnotationTable.from_frame(long, tasks=X.index)
@@ -615,7 +615,7 @@ def test_a_second_stage_on_texts_says_where_the_encoder_goes(data):
             quick().fit(texts, table)
 
 
-@pytest.mark.filterwarnings("ignore:X has no ids", "ignore:columns of X look like")
+@pytest.mark.filterwarnings("ignore:X has no ids", "ignore:columns of X may leak")
 def test_columns_of_text_are_named_whatever_their_first_row_holds(data):
     X, long, _ = data
     table = AnnotationTable.from_frame(long)
@@ -632,7 +632,7 @@ def test_numbered_columns_out_of_order_are_warned_of(data):
     X, long, _ = data
     X.columns = range(4)
     model = network().fit(X, AnnotationTable.from_frame(long))
-    with pytest.warns(UserWarning, match=r"numbered out of order \(3, 2, \.\.\., 0\)"):
+    with pytest.warns(UserWarning, match=r"in another order \(3, 2, \.\.\., 0\)"):
         model.predict(X[[3, 2, 1, 0]])
     with pytest.raises(AnnotationError, match="several columns called 'twice'"):
         model.predict(X.set_axis(["twice"] * 4, axis=1))

@@ -120,7 +120,7 @@ def test_weights_of_another_network_are_refused():
     X, A, _ = make_crowd_problem()
     wide = CrowdLayerClassifier({"name": "mlp", "hidden": [7]}, **QUICK).fit(X, A)
     model = CrowdLayerClassifier(**QUICK)
-    with pytest.raises(AnnotationError, match="start has another network"):
+    with pytest.raises(AnnotationError, match="weights of start do not fit the network"):
         model.fit(X, A, start=wide)
     assert not hasattr(model, "classes_")
 
@@ -358,7 +358,9 @@ def test_a_protocol_cannot_be_changed_by_what_is_done_with_it():
 def test_every_network_takes_every_protocol(_, cls, name):
     """A method must not give a protocol's parameter another meaning."""
     if cls is CrowdStackingClassifier and name != "default":
-        with pytest.raises(AnnotationError, match=f"protocol='{name}' is for training networks"):
+        with pytest.raises(
+            AnnotationError, match=f"protocol='{name}' sets how a network is trained"
+        ):
             with_protocol(cls(), name)
         return
     with_protocol(cls(), name)._validate_params()  # scikit-learn's; the public way is a fit
@@ -377,7 +379,7 @@ def test_unknown_names_and_other_second_stages_are_refused():
     with pytest.raises(AnnotationError, match="'adam' is unknown; use one of default, conal_label"):
         training_protocol("adam")
     stage = AggregatedClassifier(backbone=LogisticRegression())
-    with pytest.raises(AnnotationError, match="LogisticRegression is fitted by its own rules"):
+    with pytest.raises(AnnotationError, match="LogisticRegression is a scikit-learn classifier"):
         with_protocol(stage, "dasc_labelme")
     assert with_protocol(stage, "default").backbone is not None
 

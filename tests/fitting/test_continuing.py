@@ -166,10 +166,10 @@ def test_repeated_pairs_are_refused_or_replaced():
 def test_other_features_of_an_old_instance_are_refused():
     model = network().partial_fit(X[:30], TABLE[:30].select(annotators=list("abc")))
     late = TABLE[20:40].select(annotators=list("de"))
-    with pytest.raises(AnnotationError, match=r"other features for 10 instances.*'img20'"):
+    with pytest.raises(AnnotationError, match=r"for 10 known instances.*'img20'"):
         model.partial_fit(X[20:40] + 1, late)
     numbered = network().partial_fit(X[:30], A[:30, :3])
-    with pytest.raises(AnnotationError, match="no ids, so they are taken for instances 0, 1"):
+    with pytest.raises(AnnotationError, match="no ids, so they were matched with the earlier instances 0, 1"):
         numbered.partial_fit(X[30:], np.hstack([np.full((30, 3), -1), A[30:, 3:]]))
 
 
@@ -181,7 +181,7 @@ def test_classes_are_those_of_the_first_call():
     declared.partial_fit(X[30:], AnnotationTable.from_matrix(A[30:], instances=IDS[30:]))
     with pytest.raises(AnnotationError, match=r"classes=\[0, 1, 2\] differ from those"):
         declared.partial_fit(X[30:], two[30:], classes=[0, 1, 2])
-    with pytest.raises(AnnotationError, match="must name two classes or more"):
+    with pytest.raises(AnnotationError, match="must be a list of two or more different classes"):
         network().partial_fit(X, TABLE, classes=[1, 1])
     fixed = network().partial_fit(
         X[:30], AnnotationTable.from_matrix(A[:30] % 2, [0, 1], instances=IDS[:30])

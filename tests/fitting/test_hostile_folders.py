@@ -69,8 +69,8 @@ NAMED = {"model": "somebody/else", "batch_size": 32, "cache": None, "fingerprint
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (parameter(checkpoint="own.txt"), "sets checkpoint, which is never saved"),
-        (parameter(callbacks=[1]), "sets callbacks, which is never saved"),
+        (parameter(checkpoint="own.txt"), "sets checkpoint. manyhands never saves it"),
+        (parameter(callbacks=[1]), "sets callbacks. manyhands never saves it"),
         (
             replaced(**{"class": "TransformersEncoder", "parameters": NAMED}),
             "would load a model that the folder names",
@@ -78,13 +78,13 @@ NAMED = {"model": "somebody/else", "batch_size": 32, "cache": None, "fingerprint
         (replaced(**{"class": "AnnotationTable"}), "does not know"),
         (replaced(**{"class": "load"}), "does not know"),
         (parameter(tol={"$number": 300, "type": "int8"}), "damaged"),
-        (parameter(tol={"$number": 10**11, "type": "V"}), "no type of number"),
-        (parameter(tol={"$number": 0, "type": "O"}), "no type of number"),
+        (parameter(tol={"$number": 10**11, "type": "V"}), "not a type of number"),
+        (parameter(tol={"$number": 0, "type": "O"}), "not a type of number"),
         (parameter(tol={"$values": ["x" * 10**6, *[""] * 10**3]}), "as much memory"),
-        (parameter(tol={"$eval": "exit()"}), "no kind of value"),
+        (parameter(tol={"$eval": "exit()"}), "not a kind of value"),
         (parameter(tol=nested(900)), "damaged"),
         (replaced(weights="../own.txt"), "missing"),
-        (replaced(weights=".."), "no file"),
+        (replaced(weights=".."), "not a file"),
         (replaced(weights=["x"]), "damaged"),
         (replaced(sha256=None), "checksum differs"),
         (replaced(**{"$pipeline": [], "class": "Pipeline"}), "no steps"),
@@ -118,11 +118,11 @@ def test_what_never_ends_is_no_file(folder):
     (weights,) = folder.glob("weights-*")
     weights.unlink()
     os.mkfifo(weights)
-    with pytest.raises(ModelFolderError, match="is no file"):
+    with pytest.raises(ModelFolderError, match="is not a file"):
         load(folder)
     weights.unlink()
     weights.symlink_to("/dev/zero")
-    with pytest.raises(ModelFolderError, match="is no file"):
+    with pytest.raises(ModelFolderError, match="is not a file"):
         load(folder)
 
 

@@ -312,7 +312,7 @@ def test_what_computes_with_instances_says_that_sentences_are_none():
         (
             ICEDClassifier,
             {"synthesis": "input"},
-            "synthesis='embedding' in the protocol with a backbone that has",
+            "synthesis='embedding' with a backbone that has",
         ),
         (NeuCrowdClassifier, {"regression": "both"}, "use regression='embedding'"),
         (ICEDClassifier, {"synthesis": "embedding"}, "needs a backbone with embed"),

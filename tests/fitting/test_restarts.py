@@ -85,7 +85,7 @@ def test_the_warning_remains_where_no_start_helps():
     assert len(caught) == 1
     assert caught[0].filename == __file__
     said = str(caught[0].message)
-    assert said.endswith("2 (6 annotations); try class_balance='reweight', more epochs")
+    assert said.endswith("2 (6 annotations). Try class_balance='reweight', more epochs")
 
 
 class Heard(Callback):
@@ -119,8 +119,8 @@ def test_every_further_fit_is_logged(caplog):
     with caplog.at_level(logging.INFO, "manyhands"):
         network(7).fit(X, A)
     assert [record.getMessage() for record in caplog.records] == [
-        f"CrowdLayerClassifier, started from {a} times the identity, predicts 2 for no training "
-        f"instance; it is fitted again, from {b} times"
+        f"CrowdLayerClassifier predicts 2 for no training instance after a start from {a} times "
+        f"the identity; it is fitted again from {b} times the identity"
         for a, b in pairwise([3, 6, 12])
     ]
     assert all(record.levelno == logging.INFO for record in caplog.records)

@@ -121,7 +121,7 @@ def test_pseudo_annotations_leave_with_their_instance_and_measure_nothing():
     ("fraction", "better"), [(1e-6, "larger"), (0.015, "larger"), (0.999, "smaller")]
 )
 def test_a_fraction_that_leaves_nothing_is_refused(fraction, better):
-    message = f"validation={fraction} of 90 annotated.*use a {better} fraction"
+    message = f"validation={fraction} of 90 annotated.*Use a {better} fraction"
     with pytest.raises(AnnotationError, match=message):
         CrowdLayerClassifier(validation=fraction, **QUICK).fit(X, A)
 

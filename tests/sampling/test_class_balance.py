@@ -369,12 +369,12 @@ def test_names_and_dicts_are_read():
     [
         ("smote", "'smote' is unknown; use None, 'resample'"),
         ({"gamma": 2}, "is unknown"),
-        ({"name": "focal", "alpha": 1}, "has 'alpha'"),
-        ({"name": "focal", "gamma": -1}, "gamma is -1"),
-        ({"name": "focal", "gamma": float("nan")}, "gamma is nan"),
-        ({"name": "focal", "gamma": True}, "gamma is True"),
-        ({"name": "cb_focal", "beta": 1.0}, r"beta is 1\.0"),
-        ({"name": "cb_focal", "beta": "much"}, "beta is 'much'"),
+        ({"name": "focal", "alpha": 1}, "unknown key 'alpha'"),
+        ({"name": "focal", "gamma": -1}, "gamma=-1"),
+        ({"name": "focal", "gamma": float("nan")}, "gamma=nan"),
+        ({"name": "focal", "gamma": True}, "gamma=True"),
+        ({"name": "cb_focal", "beta": 1.0}, r"beta=1\.0"),
+        ({"name": "cb_focal", "beta": "much"}, "beta='much'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(spec, says):

@@ -507,7 +507,7 @@ def test_ties_count_as_none_whatever_the_order_of_the_classes():
 def test_labels_that_name_nothing_make_nothing_with_a_warning():
     X, table, y = _problem()
     for labels in ([None] * len(y), {}, np.full(len(y), np.nan)):
-        with pytest.warns(FewCandidatesWarning, match="labels name no class of any annotated"):
+        with pytest.warns(FewCandidatesWarning, match="labels has no class for any annotated"):
             more, crowd = CrowdSMOTE(random_state=0).fit_resample(X, table, labels=labels)
         assert len(more) == crowd.n_instances == len(y)
 

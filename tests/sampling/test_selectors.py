@@ -260,7 +260,7 @@ def test_what_does_not_fit_is_refused():
     table, proba, _ = problem()
     with pytest.raises(AnnotationError, match="n_select=0"):
         select(ConfidenceSelector(), table, proba, 0)
-    with pytest.raises(AnnotationError, match=r"shape \(4, 4, 3\); \(4, 5, 3\) is needed"):
+    with pytest.raises(AnnotationError, match=r"shape \(4, 4, 3\); give shape \(4, 5, 3\)"):
         select(ConfidenceSelector(), table, proba[:, :4], 3)
 
 
@@ -348,7 +348,7 @@ def test_safe_instances_equal_the_loop(seed, n_classes, k, margin):
 def test_too_few_neighbours_are_named():
     with pytest.raises(AnnotationError, match="n_neighbors=0"):
         safe_instances(DRAWN, np.zeros(8, dtype=int), np.ones(8), n_neighbors=0)
-    with pytest.raises(AnnotationError, match="of 1 instances"):
+    with pytest.raises(AnnotationError, match="among 1 instances"):
         safe_instances(DRAWN[:1], np.zeros(1, dtype=int), np.ones(1), n_neighbors=1)
 
 

@@ -260,7 +260,7 @@ def test_progress_is_shown_on_standard_error(problem, capsys):
     ("options", "message"),
     [
         ({"cv": 1}, "cv=1 leaves nothing to train on"),
-        ({"cv": 49}, "cv=49 folds need as many annotated units of instances, and there are 48"),
+        ({"cv": 49}, "cv=49 needs 49 annotated instances or groups, and there are 48"),
         ({"cv": "many"}, "cv is a str"),
         ({"cv": [0, 1]}, "cv has 2 entries for 48 instances"),
         ({"cv": [0] * 47 + [2]}, r"cv holds the folds \[0, 2\]"),

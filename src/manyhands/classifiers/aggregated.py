@@ -309,7 +309,10 @@ protocol
         if not hasattr(self, "options_"):
             return super().score(X, y, sample_weight)
         if sample_weight is not None:
-            raise AnnotationError("sample_weight= is for accuracy of classes; leave it out")
+            raise AnnotationError(
+                "sample_weight= is for single labels, and this classifier was fitted to sets of "
+                "labels; leave it out"
+            )
         return score_sets(self, X, y)
 
     def _refuse_sets(self, what: str, instead: str) -> None:
@@ -346,8 +349,9 @@ protocol
         if len(np.unique(inferred)) < 2:
             only = self.classes_[inferred[0]].item()
             raise AnnotationError(
-                f"y: the inferred labels hold one class only, {only!r}; "
-                f"the second stage {type(estimator).__name__} needs two"
+                f"y: all inferred labels are {only!r}, and the backbone "
+                f"{type(estimator).__name__} needs two classes to learn from; annotate more "
+                "instances"
             )
         weighted = targets if weights is None else targets * weights
         weighted = np.where(weighted > MIN_TARGET, weighted, 0.0)

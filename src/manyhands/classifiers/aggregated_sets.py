@@ -155,13 +155,13 @@ def fit_sets(model: AggregatedClassifier, X: Any, y: LabelSetTable, gold: Any) -
     told.warn()
     if len(constant) == table.n_options:
         raise AnnotationError(
-            f"y: no option has both instances that it applies to and others ({named(constant)}), "
-            "so there is nothing to learn"
+            f"y has no option to learn: each of {named(constant)} applies to all annotated "
+            "instances or to none. Annotate more instances"
         )
     if constant:
         warn_caller(
-            f"the answers hold nothing to learn of {named(constant)}, which every instance has, or "
-            "none: the same probability is predicted for all"
+            f"nothing can be learned about {named(constant)}, because all annotated instances "
+            "have it or none does; every instance gets the same probability"
         )
     first = next(each for each in fitted if each is not None)
     seen = {name: getattr(first, name) for name in SET_WITH_FEATURES if hasattr(first, name)}
@@ -191,8 +191,8 @@ def fit_sets(model: AggregatedClassifier, X: Any, y: LabelSetTable, gold: Any) -
     if lost.any():
         mend = "" if _is_f1(model.decision) else "; decision='f1' ticks more, and so do costs"
         warn_caller(
-            f"{named(table.options[lost].tolist())}: ticked by annotators, and predicted for none "
-            f"of the {len(annotated):,} training instances{mend}"
+            f"{named(table.options[lost].tolist())}: annotators ticked it, but the classifier "
+            f"predicts it for none of the {len(annotated):,} training instances{mend}"
         )
 
 
@@ -207,8 +207,8 @@ def decided(model: AggregatedClassifier, proba: FloatArray) -> SetDecision:
     missed, false = cost[1, 0] - cost[1, 1], cost[0, 1] - cost[0, 0]
     if min(missed, false) < 0:
         raise AnnotationError(
-            f"decision={cost.tolist()} makes a right answer dearer than a wrong one; give costs "
-            "[[0, false tick], [missed label, 0]]"
+            f"decision={cost.tolist()} makes a right answer cost more than a wrong one; give "
+            "costs [[0, false tick], [missed label, 0]]"
         )
     return decide_sets(proba, costs=(missed, false))
 
@@ -237,7 +237,10 @@ def score_sets(model: AggregatedClassifier, X: Any, y: Any) -> float:
             )
         known, true = np.isfinite(gold), gold == 1
         if not known.any():
-            raise AnnotationError("y holds nothing that is known; give 0 and 1 where it is")
+            raise AnnotationError(
+                "y has no known cell: all are NaN; give 1 where the option applies, and 0 where "
+                "it does not"
+            )
         hits, total = (ticks & true).sum(), (ticks & known).sum() + true.sum()
     return 2 * float(hits) / float(total) if total else 1.0
 
@@ -304,6 +307,6 @@ def _warn_of_gold(table: LabelSetTable, cells: Any) -> None:
     n = int(((cells != MISSING).any(axis=1) & (table.annotations_per_instance() == 0)).sum())
     if n:
         warn_caller(
-            f"{n:,} instances have gold and no answer, and the classifier is not trained on them; "
-            "add their labels as the answers of one more annotator"
+            f"{n:,} instances have gold labels but no answers, so the classifier is not trained "
+            "on them. To use them, add their labels as the answers of one more annotator"
         )

@@ -185,8 +185,9 @@ default="auto"
         for name in params:
             if name.isdigit():
                 raise AnnotationError(
-                    f"{name} is a member; give all of them, set_params(estimators=[...]), or set "
-                    f"its parameters, {name}__<parameter>"
+                    f"{name} is one of the members; set all of them by "
+                    "set_params(estimators=[...]), or a parameter of this one by "
+                    f"{name}__<parameter>"
                 )
         super().set_params(**params)
         return self
@@ -390,7 +391,7 @@ def averaged(
         for number, value in enumerate(values):
             if not np.array_equal(value, values[0]):
                 raise AnnotationError(
-                    f"estimators[{number}] has other {name} than estimators[0]; average "
+                    f"estimators[{number}] and estimators[0] differ in {name}; average "
                     "classifiers that were fitted on the same classes, annotators and features "
                     "(folds of one table keep all)"
                 )

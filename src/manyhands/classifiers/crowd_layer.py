@@ -123,8 +123,9 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         super()._check_parameters()
         if self.low_rank is not None and self.connection != "MW":
             raise AnnotationError(
-                f"low_rank={self.low_rank} is for matrices, and connection={self.connection!r} has "
-                "none; leave low_rank out, or use connection='MW'"
+                f"low_rank={self.low_rank} needs annotator matrices, and "
+                f"connection={self.connection!r} has none; leave low_rank out, or use "
+                "connection='MW'"
             )
 
     def _read_out(self, fit: Fit[CrowdLayerModule, None]) -> dict[str, Any]:

@@ -177,7 +177,8 @@ class GraphCompleter(BaseEstimator):
             self._validate_params()
             if self.patience is not None and self.validation is None:
                 raise AnnotationError(
-                    f"patience={self.patience} needs something to watch; give validation= a "
+                    f"patience={self.patience} stops a training that no longer improves on "
+                    "held-out annotations, and validation holds none out; give validation= a "
                     "fraction of the annotations"
                 )
             table = read_target(X, y, type(self).__name__)

@@ -60,11 +60,12 @@ def shuffled_batches(
     known = np.flatnonzero(labels >= 0)
     counts = np.bincount(labels[known], minlength=1)
     if (counts > 0).sum() < 2:
-        raise AnnotationError("the inferred labels hold one class only; nothing can be compared")
-    if counts.max() < 2:
         raise AnnotationError(
-            "no class has two instances, so that nothing can be compared; label more instances"
+            "all inferred labels are of one class, so there are no instances of different classes "
+            "to compare; annotate more instances"
         )
+    if counts.max() < 2:
+        raise AnnotationError("no class has two instances to compare; annotate more instances")
     ends = np.arange(batch_size, len(known), batch_size)
     if len(known) % batch_size == 1:
         ends = ends[:-1]
@@ -318,13 +319,13 @@ verbose, validation, checkpoint, decision, callbacks
         super()._check_parameters()
         if self._protocol.margin is not None and not isinstance(self.loss, str):
             raise AnnotationError(
-                f"margin={self._protocol.margin} belongs to the losses by name; give it to "
+                f"margin={self._protocol.margin} is for losses given by name; set it on "
                 f"{type(self.loss).__name__} itself"
             )
         if self.miner is not None and self.loss in set(MARGINS) - set(MINED):
             raise AnnotationError(
-                f"loss={self.loss!r} takes no miner, as it says itself what is compared; "
-                f"use {' or '.join(MINED)}, or a loss of pytorch-metric-learning"
+                f"loss={self.loss!r} chooses its own comparisons, so it takes no miner; use "
+                f"{' or '.join(MINED)}, or a loss of pytorch-metric-learning"
             )
 
     def _stages(self, fit: EmbeddingFit) -> list[Stage]:

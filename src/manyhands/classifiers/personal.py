@@ -196,9 +196,9 @@ n_features) for two classes
                 "residuals_",
             ),
             protocol_parameters=("scaling",),
-            start_refusal="ends at the one minimum",
+            start_refusal="ends at the same minimum from every start",
             devices_refusal="solves for its weights over all instances at once (ADMM)",
-            auto_epochs_refusal="an epoch is an iteration of the solver, which ends by tol",
+            auto_epochs_refusal="an epoch is an iteration of the solver, which tol stops",
         )
 
     def _build_module(
@@ -233,10 +233,10 @@ n_features) for two classes
         size = 8 * width * n_columns * n * (n - 1) // 2
         if self.fusion and size > PAIR_BYTES:
             raise AnnotationError(
-                f"y has {n - 1} annotators and X {width} weights for each of {n_columns} outputs: "
-                f"the differences of all pairs take {size / 2**30:.1f} GiB, more than "
-                f"{PAIR_BYTES / 2**30:g}. Leave annotators with few annotations out "
-                "(table.select(annotators=...)), or reduce X (PCA)"
+                f"the differences between all pairs of annotators would take {size / 2**30:.1f} "
+                f"GiB, more than {PAIR_BYTES / 2**30:g} ({n - 1} annotators, with {width} "
+                f"weights for each of {n_columns} outputs). Leave annotators with few annotations "
+                "out (table.select(annotators=...)), or reduce X (PCA)"
             )
 
     def _stages(self, fit: PersonalFit) -> list[Stage]:

@@ -163,8 +163,10 @@ class RaykarClassifier(LatentClassClassifier):
             protocol_parameters=("scaling",),
             start_refusal="begins with the shares of the votes",
             devices_refusal="solves for its weights over all instances at once (EM, L-BFGS)",
-            auto_epochs_refusal="'auto' goes by agreement, which must not choose the number of "
-            "rounds of EM",
+            auto_epochs_refusal=(
+                "'auto' chooses by agreement with the annotators, which is no criterion for "
+                "rounds of EM"
+            ),
             epochs_are_rounds=True,
         )
 

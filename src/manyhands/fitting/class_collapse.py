@@ -43,8 +43,8 @@ def warn_of_class_collapse(model: BaseEstimator, X: Instances, table: Annotation
     if len(named) > MOST_NAMED:
         named[MOST_NAMED:] = [f"{len(named) - MOST_NAMED} more"]
     warn_caller(
-        f"{type(model).__name__} predicts for none of the {table.n_instances:,} training instances "
-        f"some classes that have annotations: {', '.join(named)}; {_mends(model)}",
+        f"{type(model).__name__} predicts some annotated classes for none of the "
+        f"{table.n_instances:,} training instances: {', '.join(named)}. {_mends(model)}",
         ClassCollapseWarning,
     )
 
@@ -106,13 +106,13 @@ def _mends(model: BaseEstimator) -> str:
     rule = settled(parameters.get("decision"), grades=knows_grades(model))
     if isinstance(rule, str) and rule == "median":
         return (
-            "a median names the first or last grade only where more than half of the probability "
-            "is on it, so that the ends of a scale are rarely predicted, which may be what you "
-            "want; decision='posterior' names the most probable grade"
+            "A median is the first or last grade only where more than half of the probability is "
+            "on it, so the ends of a scale are rarely predicted. This may be what you want; "
+            "decision='posterior' gives the most probable grade"
         )
     if "class_prior" in parameters and "n_rounds" in parameters:
-        return "try class_prior= with the shares you know, or decision='balanced'"
-    return f"try {', '.join([*mends, 'more epochs'])}"
+        return "Give class_prior= the shares that you know, or try decision='balanced'"
+    return f"Try {', '.join([*mends, 'more epochs'])}"
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def first_table(model: BaseEstimator, X: Instances, y: Target, classes: Any) -> 
     declared = as_values(classes)
     if declared.ndim != 1 or len(np.unique(declared)) < max(2, len(declared)):
         raise AnnotationError(
-            f"classes={classes!r} must name two classes or more, each once; give a list of them"
+            f"classes={classes!r} must be a list of two or more different classes"
         )
     return _over_classes(table, tidy(declared, "classes"), "add them to classes=")
 
@@ -187,9 +187,9 @@ def _everything_again(
         if table.n_annotations >= before:
             said += f", none of them by {absent} of the {len(model.annotators_)} known annotators"
         warn_caller(
-            f"partial_fit was given {said}, but this model was trained on {before:,}, which it "
-            "does not keep: what is not given again will be forgotten. Give everything again, the "
-            "old and the new; or use partial_fit from the first call on"
+            f"partial_fit was given {said}. This model was trained on {before:,} and does not "
+            "keep them, so it forgets those that are not given again. Give all annotations, old "
+            "and new, or start with partial_fit instead of fit"
         )
         before = 0
     share = (table.n_annotations - before) / table.n_annotations
@@ -220,18 +220,18 @@ def _extended(kept: Seen, X: Instances, new: AnnotationTable, merged: Annotation
 
 def _kind(X: Instances) -> str:
     if as_frame(X) is not None:
-        return "data frame"
+        return "a data frame"
     if is_dataset(X):
-        return "Dataset"
+        return "a Dataset"
     if sparse.issparse(X):
-        return "sparse matrix"
-    return "dict of arrays" if isinstance(X, Mapping) else "array"
+        return "a sparse matrix"
+    return "a dict of arrays" if isinstance(X, Mapping) else "an array"
 
 
 def _check_kind(before: Any, X: Instances) -> None:
     if _kind(before) != _kind(X):
         raise AnnotationError(
-            f"X is of another kind ({_kind(X)}) than before ({_kind(before)}); give the same kind"
+            f"X is {_kind(X)}, but earlier calls gave {_kind(before)}; give {_kind(before)} again"
         )
 
 
@@ -250,14 +250,14 @@ def _check_unchanged(
         changed = new.instances[rows[np.flatnonzero(differs)[0]]].item()
         numbered = new.instance_order.kind == "numbered"
         mend = (
-            "the rows of y have no ids, so they are taken for instances 0, 1, ... of before: name "
-            "new instances, from_frame(tasks=) or from_matrix(instances=)"
+            "the rows of y have no ids, so they were matched with the earlier instances 0, 1, "
+            "...: give new instances ids by from_frame(tasks=) or from_matrix(instances=)"
             if numbered
             else "give new instances ids of their own; if the features have changed, fit anew"
         )
         raise AnnotationError(
-            f"X has other features for {int(differs.sum())} instances seen before, the first being "
-            f"{changed!r}; {mend}"
+            f"the features in X differ from those of earlier calls for {int(differs.sum())} known "
+            f"instances, the first being {changed!r}; {mend}"
         )
 
 

@@ -74,7 +74,9 @@ def _of_members(
         path = place / str(number)
         written = path / "model.json"
         if not written.is_file() or hashlib.sha256(written.read_bytes()).hexdigest() != digest:
-            raise ModelFolderError(f"{str(path)!r} is missing or altered; save the whole again")
+            raise ModelFolderError(
+                f"{str(path)!r} is missing or altered; save the whole model again"
+            )
         own, its_arrays = upgraded(path, read_description(path), read_arrays)
         prefix = f"{number}."
         arrays |= {prefix + name: array for name, array in its_arrays.items()}
@@ -184,7 +186,7 @@ def _vocabularies(description: Mapping[str, Any], arrays: Arrays) -> Node:
     for name in ("classes", "annotators"):
         values = np.asarray(description[name])
         if values.ndim != 1:
-            raise ValueError(f"{name!r} is no list of ids")
+            raise ValueError(f"{name!r} is not a list of ids")
         found[f"{name}_"] = _array(f"{name}_", values, arrays)
     found["n_annotators_"] = len(description["annotators"])
     if description["n_features_in"] is not None:
@@ -208,7 +210,7 @@ def _instances(description: Mapping[str, Any], arrays: Arrays) -> Node:
     plain = isinstance(ids, list) and not any(isinstance(each, list | dict) for each in ids)
     if ids is not None and not (plain and len(ids) == n):
         raise ModelFolderError(
-            f"'instances' are no list of {n} ids, one per row of posterior_; save the model again"
+            f"'instances' is not a list of {n} ids, one per row of posterior_; save the model again"
         )
     return _array("instances_", np.arange(n) if ids is None else np.array(ids), arrays)
 
@@ -416,5 +418,5 @@ def _text_encoder(kept: Arrays, parameters: Mapping[str, Any]) -> Node:
     }
     for name, words in terms.items():
         if len(words) != len(kept[name.replace("terms_", "idf")]):
-            raise ValueError(f"{len(words)} terms have another number of weights")
+            raise ValueError(f"the number of weights differs from that of the {len(words)} terms")
     return {**terms, "n_features_out_": sum(map(len, terms.values()))}

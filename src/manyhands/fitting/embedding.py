@@ -123,8 +123,10 @@ class EmbeddingClassifier(BaseCrowdClassifier):
     @property
     def _traits(self) -> Traits:
         return Traits(
-            focal_refusal="changes the loss of a network; here a logistic regression is balanced: "
-            "use 'resample' or 'reweight'",
+            focal_refusal=(
+                "changes the loss of a network, and this method balances a logistic regression; "
+                "use 'resample' or 'reweight'"
+            ),
             saved=(*ANNOTATOR_ARRAYS, "class_prior_", "C_"),
             unsaved=("aggregator_",),
             balanced_by="class_prior_",

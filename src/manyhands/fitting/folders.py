@@ -175,12 +175,14 @@ def read_weights(path: Path, digest: str) -> bytes:
     """
     try:
         if path.exists() and not path.is_file():  # A pipe or a device may never end.
-            raise ModelFolderError(f"{str(path)!r} is no file; save the model again")
+            raise ModelFolderError(f"{str(path)!r} is not a file; save the model again")
         content = path.read_bytes()
     except FileNotFoundError as error:
         raise ModelFolderError(f"{str(path)!r} is missing; save the model again") from error
     except OSError as error:
-        raise ModelFolderError(f"{str(path)!r} cannot be read ({error.strerror})") from error
+        raise ModelFolderError(
+            f"{str(path)!r} cannot be read ({error.strerror}); check its permissions"
+        ) from error
     if hashlib.sha256(content).hexdigest() != digest:
         raise ModelFolderError(
             f"{str(path)!r} is truncated or altered (its checksum differs); save the model again"

@@ -169,7 +169,7 @@ def deal_instances(
     annotated = counts[:, :-1].any(axis=1)
     if annotated.sum() < n_folds:
         raise AnnotationError(
-            f"cv={n_folds} folds need as many annotated units of instances, and there are "
+            f"cv={n_folds} needs {n_folds} annotated instances or groups, and there are "
             f"{int(annotated.sum())}; use fewer folds or smaller groups"
         )
     if labels is not None:
@@ -221,9 +221,8 @@ def hold_out_instances(
         better = "larger" if n_held < 2 else "smaller"
         raise AnnotationError(
             f"validation={fraction} of {int(annotated.sum())} annotated instances leaves fewer "
-            f"than two to hold out, or none to train on; use a {better} fraction, "
-            "set_params(protocol__monitor='likelihood') (which holds out single annotations), or "
-            "validation=None"
+            f"than two to hold out, or none to train on. Use a {better} fraction, hold out single "
+            "annotations (set_params(protocol__monitor='likelihood')), or use validation=None"
         )
     order = movable[np.lexsort((rng.random(len(movable)), labels[movable]))]
     steps = (np.arange(n_held) + rng.random()) * len(order) / n_held

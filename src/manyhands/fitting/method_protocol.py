@@ -197,7 +197,7 @@ class ProtocolOf(Generic[P]):
             return self._default
         if type(given) is not self.kind:
             raise AnnotationError(
-                f"protocol={given!r} is not for {owner.__name__}; give "
+                f"protocol={given!r} does not fit {owner.__name__}; give "
                 f"{self.kind.__name__}(...), or None for the defaults"
             )
         return given

@@ -55,8 +55,8 @@ def read_start(model: Method, start: Method | None) -> Start | None:
         return None
     if model._traits.start_refusal is not None:
         raise AnnotationError(
-            f"start={type(start).__name__}: a training of {type(model).__name__} "
-            f"{model._traits.start_refusal}, whatever the weights before; leave start out"
+            f"start={type(start).__name__} has no effect, because {type(model).__name__} "
+            f"{model._traits.start_refusal}; leave start out"
         )
     if not hasattr(start, "module_"):
         raise AnnotationError(
@@ -152,8 +152,8 @@ def _load_start(module: CrowdModule, start: Weights) -> None:
         module.load_state_dict(start)
     except RuntimeError as error:
         raise AnnotationError(
-            "start has another network, or another number of classes, annotators or features, "
-            f"than this fit ({error}); leave start out"
+            f"the weights of start do not fit the network of this fit ({error}). Its backbone, or "
+            "its number of classes, annotators or features, differs; leave start out"
         ) from error
 
 
@@ -161,15 +161,16 @@ def check_logits(model: Method, module: CrowdModule, features: Features, rows: T
     """Raise an error for a wrong output width, or batch normalisation of a single row."""
     if has_batch_norm(module) and min(model.batch_size, len(rows)) < 2:
         raise AnnotationError(
-            f"backbone normalises over batches, which needs two instances in each: batch_size="
-            f"{model.batch_size}, {len(rows)} instances with annotations; give at least two of each"
+            "backbone has batch normalisation, which needs at least two instances per batch, but "
+            f"batch_size={model.batch_size} and {len(rows)} instances have annotations; use "
+            "batch_size=2 or more, and at least two annotated instances"
         )
     shape = _shape_of_output(module, features.take(rows[:2]))
     expected = (min(2, len(rows)), len(model.classes_))
     if shape != expected:
         raise AnnotationError(
-            f"backbone gives an output of shape {shape} for {expected[0]} instances; it must "
-            f"give logits of shape {expected}, for {expected[1]} classes"
+            f"backbone returns shape {shape} for {expected[0]} instances; it must return logits "
+            f"of shape {expected}, one column for each of the {expected[1]} classes"
         )
 
 
@@ -194,7 +195,7 @@ def naming_the_backbone(shape: Sequence[int]) -> Iterator[None]:
             hint += "first: X.transpose(0, 3, 1, 2)"
         raise AnnotationError(
             f"backbone fails on instances of shape {tuple(shape)} ({error}){hint}. It must take a "
-            "float tensor of instances and give a tensor of logits, or an object with .logits"
+            "float tensor of instances and return a tensor of logits, or an object with .logits"
         ) from error
 
 

@@ -135,10 +135,10 @@ def check_decision(model: DecidesByRule, n_classes: int | None = None) -> None:
     is_balanced = isinstance(model.decision, str) and model.decision == "balanced"
     if is_balanced and model._traits.balanced_by is None:
         raise AnnotationError(
-            "decision='balanced' divides by the class prior that the probabilities imply, and "
-            f"{type(model).__name__} does not find one. Decide afterwards: "
-            "decide(model.predict_proba(X), 'balanced') divides by the mean of these "
-            "probabilities, and class_prior= by the shares you know"
+            "decision='balanced' needs the class shares that the probabilities imply, and "
+            f"{type(model).__name__} does not estimate them. Decide after predicting: "
+            "decide(model.predict_proba(X), 'balanced') uses the mean of the probabilities, or "
+            "the shares that you give as its class_prior="
         )
 
 
@@ -166,8 +166,8 @@ def check_parameters(model: Method) -> None:
             )
     if patience is not None and model.validation is None:
         raise AnnotationError(
-            f"patience={patience} needs something to watch; set validation to a fraction "
-            "or to (X, y_gold)"
+            f"patience={patience} stops a training that no longer improves on held-out data, and "
+            "validation holds nothing out; set validation to a fraction or to (X, y_gold)"
         )
     if model.checkpoint is not None and not isinstance(model.random_state, Integral):
         raise AnnotationError(

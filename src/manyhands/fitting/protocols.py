@@ -212,8 +212,8 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
     traits = getattr(estimator, "_traits", None)
     if parameters and traits is not None and traits.second_stage:
         raise AnnotationError(
-            f"protocol={name!r} is for training networks, but the second stage "
-            f"{type(estimator.backbone).__name__} is fitted by its own rules; use a network as "
+            f"protocol={name!r} sets how a network is trained, but the backbone "
+            f"{type(estimator.backbone).__name__} is a scikit-learn classifier; use a network as "
             "backbone"
         )
     copy: BaseCrowdClassifier = clone(estimator)
@@ -228,8 +228,8 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
     settable = () if traits is None or not traits.trains_network else traits.protocol_parameters
     if settable is not None and not len(settable):
         raise AnnotationError(
-            f"protocol={name!r} is for training networks, and {type(copy).__name__} has none; "
-            "leave it out, or use a method with a network, such as CoNALClassifier"
+            f"protocol={name!r} sets how a network is trained, and {type(copy).__name__} has "
+            "none; leave it out, or use a method with a network, such as CoNALClassifier"
         )
     own = copy.get_params()
     may_set = own if settable is None else settable

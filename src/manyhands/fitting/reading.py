@@ -172,8 +172,8 @@ def is_dataset(X: Any) -> bool:
     data = torch.utils.data
     if isinstance(getattr(X, "dataset", X) if _is_loader(X) else X, data.IterableDataset):
         raise AnnotationError(
-            f"X is the IterableDataset {type(X).__name__}, whose instances have no places that "
-            "annotations could refer to; give a map-style Dataset, with __len__ and __getitem__"
+            f"X is an IterableDataset ({type(X).__name__}), whose instances have no positions for "
+            "annotations to refer to; give a map-style Dataset, with __len__ and __getitem__"
         )
     return isinstance(X, data.Dataset | data.DataLoader)
 
@@ -212,8 +212,8 @@ def refuse_dicts(features: Any) -> None:
     """Raise an error for instances that are dicts if numbers are needed."""
     if features.packed is not None:
         raise AnnotationError(
-            f"X has instances that are dicts ({features.packed}), and arrays are needed here; give "
-            "arrays, or use a classifier with a network of your own as backbone"
+            f"X has instances that are dicts ({features.packed}), but this method needs arrays; "
+            "give arrays, or use a classifier with a network of your own as backbone"
         )
 
 
@@ -323,9 +323,10 @@ def _warn_of_shuffled_numbers(columns: list[Any]) -> None:
     """Warn that columns which have numbers for names are not matched, if they are out of order."""
     if all(isinstance(name, int) for name in columns) and are_shuffled(np.array(columns)):
         warn_caller(
-            f"the columns of X are numbered out of order ({first_and_last(np.array(columns))}) and "
-            "are taken as they stand: only names that are text are matched with those of fit. "
-            "X.columns.astype(str) makes names of the numbers"
+            "the columns of X have numbers as names, in another order "
+            f"({first_and_last(np.array(columns))}), and are used as they stand, because only "
+            "text names are matched with those of fit. To match them by name, convert the names "
+            "to text: X.columns.astype(str)"
         )
 
 
@@ -452,7 +453,7 @@ def warn_of_leakage(X: Instances, table: AnnotationTable) -> None:
         if not in_order and _permutes_ids(values, table):
             reasons[name] = "the ids in another order"
         elif is_id_name(str(name)) or base_name(str(name)) in LABEL_NAMES:
-            reasons[name] = "so called"
+            reasons[name] = "by its name"
         elif in_order:
             reasons[name] = "equal to the ids"
         elif equals_class(values, table.classes, votes):
@@ -460,9 +461,9 @@ def warn_of_leakage(X: Instances, table: AnnotationTable) -> None:
     if reasons:
         shown = ", ".join(f"{name!r} ({reason})" for name, reason in reasons.items())
         warn_caller(
-            f"columns of X look like the label or the id and are used as features: {shown}. Drop "
-            "them, or make the ids the index of a pandas frame (in other frames, call their column "
-            "'task'), unless new instances have such features, too"
+            f"columns of X may leak the label or the id, and are used as features: {shown}. Drop "
+            "them, or make the ids the index of a pandas frame (in other frames, call their "
+            "column 'task'). Keep them only if new instances have them, too"
         )
 
 

@@ -143,11 +143,11 @@ def fewest_lost(
             fits.append(_Attempt(len(lost), fitted, codes))
             break
         _LOG.info(
-            "%s, started from %g times the identity, predicts %s for no training instance; it is "
-            "fitted again, from %g times",
+            "%s predicts %s for no training instance after a start from %g times the identity; "
+            "it is fitted again from %g times the identity",
             name,
-            recipe.init_scale,
             ", ".join(map(repr, table.classes[lost].tolist())),
+            recipe.init_scale,
             following.init_scale,
         )
         # A factory may return a network that it keeps, which the next fit would train.

@@ -456,7 +456,7 @@ class _Reader:
             case "$number":
                 dtype = np.dtype(node["type"])
                 if dtype.kind not in NUMBERS or dtype.itemsize > WIDEST:  # Others: of any size.
-                    raise ValueError(f"{node['type']!r} is no type of number")
+                    raise ValueError(f"{node['type']!r} is not a type of number")
                 return dtype.type(self.value(content))
             case "$values":
                 values = self.value(content)
@@ -476,7 +476,7 @@ class _Reader:
                     raise ValueError("a pipeline has no steps")
                 return Pipeline([(name, self.value(step)) for name, step in content])
             case _:
-                raise ValueError(f"{kind} is no kind of value")
+                raise ValueError(f"{kind} is not a kind of value")
 
     def _record(self, name: str, node: Mapping[str, Any]) -> Any:
         known = record_named(name)
@@ -515,8 +515,8 @@ class _Reader:
             raise self._unknown(name)  # What else is exported might do more than keep parameters.
         if found.__module__.startswith("manyhands.encoders.") and record_named(name) is None:
             raise ModelFolderError(
-                f"the folder holds a {name}, which is never saved, as it would load a model that "
-                "the folder names; do not trust this folder"
+                f"the folder holds a {name}. manyhands never saves one, because reading it would "
+                "load a model that the folder names; do not trust this folder"
             )
         return found
 
@@ -525,8 +525,8 @@ class _Reader:
         for name, node in nodes.items():
             if name in OF_THIS_MACHINE and node is not None:
                 raise ModelFolderError(
-                    f"the folder sets {name}, which is never saved, as a fit would write where it "
-                    "says; do not trust this folder"
+                    f"the folder sets {name}. manyhands never saves it, because a fit would write "
+                    "to a place that the folder names; do not trust this folder"
                 )
             if not (isinstance(node, dict) and "$own" in node):
                 parameters[name] = self.value(node)
@@ -567,8 +567,8 @@ def _check_instances(model: BaseEstimator) -> None:
     ids, posterior = (vars(model).get(name) for name in ("instances_", "posterior_"))
     if ids is not None and posterior is not None and np.shape(ids) != posterior.shape[:1]:
         raise ModelFolderError(
-            f"'instances' are no list of {len(posterior)} ids, one per row of posterior_; save the "
-            "model again"
+            f"'instances' is not a list of {len(posterior)} ids, one per row of posterior_; save "
+            "the model again"
         )
 
 
@@ -621,7 +621,8 @@ def refuse_means(folder: str | Path, what: str) -> None:
     """
     if holds_means(folder):
         raise AnnotationError(
-            f"{folder} holds means of ratings (RatingMean), and {what} is for labels "
-            "that are classes; the means are in its labels.csv, what annotators give too much in "
-            "annotators.csv. Read the ratings by scale='ordinal' if they are a few grades"
+            f"{folder} holds means of ratings (RatingMean), and {what} needs labels that are "
+            "classes. The means are in its labels.csv, and annotators.csv says how much too high "
+            "or too low each annotator rates. If the ratings are a few grades, read them by "
+            "scale='ordinal'"
         )

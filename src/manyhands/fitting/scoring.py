@@ -72,9 +72,9 @@ def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
     """Return the positions of annotators among the known ones; -1 and a warning for new ones."""
     if not len(known) and annotators is None:
         raise AnnotationError(
-            f"{argument}: the profiles of this model's annotators were left out when it was "
-            "shared; name new annotators, of whom it expects what the crowd as a whole does, or "
-            "share it with include_annotators=True"
+            f"{argument}: this model was shared without the profiles of its annotators. Name new "
+            "annotators, who are expected to annotate as the crowd as a whole does, or share the "
+            "model with include_annotators=True"
         )
     which = slice(None) if annotators is None else annotators
     if len(known):

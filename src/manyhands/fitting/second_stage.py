@@ -66,9 +66,9 @@ class SecondStageClassifier(BaseCrowdClassifier):
     def _traits(self) -> Traits:
         given = getattr(self, "backbone", None)
         is_rows = hasattr(given, "fit") and not isinstance(given, torch.nn.Module)
-        focal = "changes the loss of a network; the second stage "
-        focal += f"{type(given).__name__} has its own: use 'resample' or 'reweight'"
-        unsaved = f"the second stage {type(given).__name__} is a scikit-learn estimator, which "
+        focal = "changes the loss of a network, and the backbone "
+        focal += f"{type(given).__name__} has a loss of its own; use 'resample' or 'reweight'"
+        unsaved = f"the backbone {type(given).__name__} is a scikit-learn estimator, which "
         unsaved += "save() cannot write without pickle; save it with skops or joblib, or use a "
         unsaved += "network, or manyhands.linear.TunedLogisticRegression(), as backbone"
         is_ours = is_rows and record_of(given) is not None
@@ -91,8 +91,8 @@ class SecondStageClassifier(BaseCrowdClassifier):
         for parameter in ("validation", "checkpoint", "callbacks"):
             if getattr(self, parameter):
                 raise AnnotationError(
-                    f"{parameter} applies to networks; the second stage {name} is fitted by its "
-                    f"own rules: leave {parameter} out"
+                    f"{parameter} is for training a network, but the backbone {name} is a "
+                    f"scikit-learn classifier, which has its own fit; leave {parameter} out"
                 )
 
     def _fit(
@@ -107,8 +107,9 @@ class SecondStageClassifier(BaseCrowdClassifier):
         earlier = start if isinstance(start, Earlier) else None
         if start is not None and earlier is None:
             raise AnnotationError(
-                f"start={type(start).__name__} gives weights to a network; the second stage "
-                f"{type(self._network).__name__} has none: leave start out"
+                f"start={type(start).__name__} gives the weights of a network, but the backbone "
+                f"{type(self._network).__name__} is a scikit-learn classifier, which has none to "
+                "start from; leave start out"
             )
         table = read_target(X, y, type(self).__name__)
         check_learnable(X, table)

@@ -520,10 +520,10 @@ def warn_of_isolated_annotators(found: Comparisons) -> None:
         )
     elif found.are_few:
         warn_caller(
-            f"only {found.compared:,} of {found.annotated:,} annotated instances have "
-            "annotations by two annotators; where annotators are estimated, the labels of "
-            "lone annotators without gold count as right, which flatters them. Have more "
-            "instances annotated twice",
+            f"only {found.compared:,} of {found.annotated:,} annotated instances have annotations "
+            "by two annotators. Where a single annotator labelled an instance without gold, the "
+            "label counts as right, which flatters the annotator. Have more instances annotated "
+            "twice",
             NotIdentifiableWarning,
         )
 

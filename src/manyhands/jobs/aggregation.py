@@ -104,8 +104,8 @@ def aggregate_table(
     place = None if out is None else check_output(Path(out), to)
     if place is not None and not place.suffix and not table.annotators_known:
         raise AnnotationError(
-            f"out={str(out)!r} names a folder for a report on annotators, but it is unknown who "
-            "gave these votes; name a file for the labels, such as labels.csv"
+            f"out={str(out)!r} names a folder for a report on annotators, but the votes do not "
+            "say who gave them; name a file for the labels, such as labels.csv"
         )
     if place is not None and not place.suffix and is_vast(table.n_instances, table.n_classes):
         raise AnnotationError(
@@ -177,7 +177,7 @@ def continue_aggregation(
         )
     if not isinstance(aggregator, BaseAggregator):
         raise AnnotationError(
-            f"{folder} holds a {type(aggregator).__name__}, a classifier; go on with it by "
+            f"{folder} holds a {type(aggregator).__name__}, a classifier; continue it by "
             "manyhands fit --continue, with features"
         )
     before = aggregator.table_

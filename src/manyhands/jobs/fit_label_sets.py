@@ -199,7 +199,7 @@ def fit_label_sets(
         publish(place)
         (place / "report.html").unlink(missing_ok=True)  # Of an earlier job.
     if not is_saved:
-        warn_caller(f"no model is in {folder}: {model._traits.save_refusal}")
+        warn_caller(f"{folder} has no model: {model._traits.save_refusal}")
     return {
         **summary,
         "labels": rows_of({name: plain(v) for name, v in sets.arrays(separator, none).items()}),

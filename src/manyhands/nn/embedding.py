@@ -48,8 +48,8 @@ class EmbeddedRegression(nn.Module):
         super().__init__()
         if regression == "both" and isinstance(input_shape, PackedShape):
             raise AnnotationError(
-                "regression='both' computes with the instances themselves, and those of X are "
-                "dicts; use regression='embedding'"
+                "regression='both' needs the instances as numbers, and those of X are dicts; use "
+                "regression='embedding'"
             )
         self.network = network
         self.is_embedder = hasattr(network, "embed")

@@ -61,7 +61,7 @@ def _check_distinct(networks: Sequence[nn.Module]) -> None:
         own = {id(p) for p in network.parameters() if p.requires_grad}
         if own & seen:
             raise AnnotationError(
-                "backbone is a factory whose modules share trainable parameters; let it make new "
-                "ones at every call, or freeze what they share"
+                "the modules that the factory backbone returns share trainable parameters; make "
+                "new ones at every call, or freeze the shared ones"
             )
         seen |= own

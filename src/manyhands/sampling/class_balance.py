@@ -155,7 +155,8 @@ def make_balance(spec: Any) -> ClassBalance | None:
     unknown = sorted(set(given) - {"name", "gamma", "beta"})
     if unknown:
         raise AnnotationError(
-            f"class_balance={spec!r} has {unknown[0]!r}; it has name, gamma and beta"
+            f"class_balance={spec!r} has the unknown key {unknown[0]!r}; its keys are name, gamma "
+            "and beta"
         )
     if given.get("name") not in BALANCES:
         raise AnnotationError(
@@ -177,8 +178,8 @@ def make_balance(spec: Any) -> ClassBalance | None:
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not number or not low <= float(value) < high:
             raise AnnotationError(
-                f"class_balance={spec!r}: {name} is {value!r}; it is a number from {low:g} to "
-                f"below {high:g}"
+                f"class_balance={spec!r}: {name}={value!r} must be a number from {low:g} to below "
+                f"{high:g}"
             )
     return balance
 

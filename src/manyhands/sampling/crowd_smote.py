@@ -232,7 +232,8 @@ class CrowdSMOTE(BaseEstimator):
         codes = np.where(annotated, class_codes(given, labels, given_X), -1)
         if (codes < 0).all():
             warn_caller(
-                "labels name no class of any annotated instance, so nothing was made",
+                "labels has no class for any annotated instance, so no instance was synthesised; "
+                "give labels of annotated instances",
                 FewCandidatesWarning,
             )
         wanted = self._wanted(codes, given)
@@ -270,7 +271,10 @@ class CrowdSMOTE(BaseEstimator):
     def _goals(self, counts: IntArray, table: AnnotationTable) -> IntArray:
         strategy = self.sampling_strategy
         if isinstance(strategy, bool):
-            raise AnnotationError(f"sampling_strategy={strategy} is not a share; use 'auto' or 1.0")
+            raise AnnotationError(
+                f"sampling_strategy={strategy} is not a share of the largest class; give a number "
+                "such as 1.0, or 'auto'"
+            )
         if not isinstance(strategy, Mapping):
             share = 1.0 if strategy == "auto" else float(strategy)
             # Classes that nobody gave are not part of this data set.
@@ -349,10 +353,10 @@ class CrowdSMOTE(BaseEstimator):
             what = (
                 f"one instance, which was repeated {each.n_synthetic} times"
                 if each.n_candidates
-                else "no instance, so none was made"
+                else "no instance, so none was synthesised"
             )
             warn_caller(
-                f"class {each.label!r} has {what}; interpolation needs two",
+                f"class {each.label!r} has {what}; interpolation needs two instances",
                 FewCandidatesWarning,
             )
 

@@ -102,7 +102,7 @@ class Selector(BaseEstimator):
             expected = (len(instances), table.n_annotators, table.n_classes)
             if np.shape(proba) != expected:
                 raise AnnotationError(
-                    f"predictions have shape {np.shape(proba)}; {expected} is needed for "
+                    f"predictions have shape {np.shape(proba)}; give shape {expected} for "
                     f"{len(instances)} instances"
                 )
             is_open = open_cells.at(instances)
@@ -190,8 +190,8 @@ class DistributionAwareSelector(Selector):
         quotas = class_quotas(n_candidates, n_select)
         if n_candidates.any() and not quotas.any():
             raise AnnotationError(
-                f"n_select={n_select} cannot be shared among the {np.count_nonzero(n_candidates)} "
-                "classes predicted; use at least as many"
+                f"n_select={n_select} is less than the number of predicted classes, "
+                f"{np.count_nonzero(n_candidates)}, each of which gets one; use at least as many"
             )
         taken = [(c, best[c].cells[:quota]) for c, quota in enumerate(quotas)]
         if self.refill:

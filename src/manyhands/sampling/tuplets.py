@@ -68,7 +68,8 @@ def safe_instances(
     n = len(embedding)
     if n_neighbors < 1 or n < 2:
         raise AnnotationError(
-            f"n_neighbors={n_neighbors} of {n} instances: there must be at least one neighbour"
+            f"n_neighbors={n_neighbors} among {n} instances gives no neighbour; use at least 1 "
+            "neighbour and 2 instances"
         )
     k = min(n_neighbors, n - 1)
     # Without a query, an instance is not its own neighbour, even if it has duplicates.
@@ -120,7 +121,7 @@ class TupletSampler:
     def __init__(self, labels: IntArray, size: int = 5) -> None:
         if size < 3:
             raise AnnotationError(
-                f"size={size}: a tuplet has an anchor, a positive and a negative, so 3 or more"
+                f"size={size} is too small for an anchor, a positive and a negative; give 3 or more"
             )
         self.labels = labels
         self.size = size
@@ -132,7 +133,8 @@ class TupletSampler:
         self._paired = np.flatnonzero(self._count >= 2)
         if (self._count > 0).sum() < 2:
             raise AnnotationError(
-                "labels hold one class only; a tuplet needs a negative of another"
+                "labels have one class only, but a tuplet needs a negative of another class; "
+                "label more instances"
             )
         if not len(self._paired):
             raise AnnotationError(

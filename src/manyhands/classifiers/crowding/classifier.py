@@ -294,7 +294,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     def _traits(self) -> Traits:
         return Traits(
             unsaved=("pretrainer_", "label_correlation_", "generated_annotations_"),
-            start_refusal="begins with its start's",
+            start_refusal="always starts from the weights of its pre-trained network",
             # The pretrainer, a separate classifier, has a pilot.
             pilots=False,
         )

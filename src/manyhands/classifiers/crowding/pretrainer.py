@@ -43,14 +43,14 @@ def check_pretrainer(model: Any) -> None:
     if pretrainer.checkpoint is not None:
         raise AnnotationError(
             f"pretrainer has checkpoint={str(pretrainer.checkpoint)!r}; give checkpoint= to "
-            f"{type(model).__name__} instead, which keeps the start's beside its own"
+            f"{type(model).__name__} instead, which saves the pretrainer's state, too"
         )
     for parameter, describe in (("backbone", _describe_backbone), ("scaling", describe_parameter)):
         theirs, ours = getattr(pretrainer, parameter), getattr(model, parameter)
         if describe(theirs) != describe(ours):
             raise AnnotationError(
-                f"pretrainer has {parameter}={theirs!r}, but {type(model).__name__} has {ours!r}; "
-                "they train one network: give both the same"
+                f"pretrainer has {parameter}={theirs!r}, but {type(model).__name__} has {ours!r}. "
+                f"Both train the same network; give them the same {parameter}"
             )
 
 
@@ -144,9 +144,9 @@ def start_from(
         matrix = getattr(pretrainer.module_, "matrix", None)
         if not isinstance(pretrainer.module_, CrowdLayerModule) or matrix is None:
             raise AnnotationError(
-                f"generator='crowd_layer' is that of the start, and pretrainer="
-                f"{type(pretrainer).__name__} has none; use CrowdLayerClassifier() with "
-                "connection='MW'"
+                "generator='crowd_layer' starts from the Crowd Layer of the pretrainer, and "
+                f"pretrainer={type(pretrainer).__name__} has none; use "
+                "pretrainer=CrowdLayerClassifier() with connection='MW'"
             )
         with torch.no_grad():
             module.generator.matrix.copy_(matrix)

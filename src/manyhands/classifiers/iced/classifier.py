@@ -260,8 +260,10 @@ verbose, validation, checkpoint, decision, callbacks
             start_refusal="begins with majority votes",
             validates_last_stage_only=True,
             preparatory_stages=("decoder", "warm_up"),
-            auto_epochs_refusal="'auto' goes by agreement, which must not choose the number of "
-            "rounds of EM",
+            auto_epochs_refusal=(
+                "'auto' chooses by agreement with the annotators, which is no criterion for "
+                "rounds of EM"
+            ),
             epochs_are_rounds=True,
         )
 
@@ -272,9 +274,9 @@ verbose, validation, checkpoint, decision, callbacks
         place = self._place(classifier)
         if classifier.symbolic and place in ("decoder", "input"):
             raise AnnotationError(
-                f"synthesis={self._protocol.synthesis!r} makes instances between others, and those "
-                "of X are dicts or token ids; use synthesis='embedding' in the protocol with a "
-                "backbone that has embed and head, or synthesis=None"
+                f"synthesis={self._protocol.synthesis!r} interpolates between instances, which is "
+                "impossible for dicts and token ids. In the protocol, use synthesis='embedding' "
+                "with a backbone that has embed and head, or synthesis=None"
             )
         lacking = "embed"
         if place == "embedding" and not hasattr(classifier.backbone, "head"):
@@ -316,8 +318,8 @@ verbose, validation, checkpoint, decision, callbacks
             and has_batch_norm(fit.module)
         ):
             raise AnnotationError(
-                "backbone normalises over batches, which needs two instances in each: "
-                f"warm_up_batch_size={self._protocol.warm_up_batch_size}"
+                "backbone has batch normalisation, which needs at least two instances per batch, "
+                f"but warm_up_batch_size={self._protocol.warm_up_batch_size}; give 2 or more"
             )
         votes = majority(fit.table)
         forms = self._protocol
@@ -420,18 +422,18 @@ verbose, validation, checkpoint, decision, callbacks
             c, found, expected = starved
             warn_caller(
                 f"em='hard' with prior='estimated' finds {found:.0f} instances of class "
-                f"{self.classes_[c].item()!r} among the observed ones, em='soft' "
-                f"{expected:.0f}: the rarer a class is inferred to be, the less it is believed. "
-                "Use prior='uniform' (as the paper's results suggest) or em='soft', fields "
-                "of the protocol",
+                f"{self.classes_[c].item()!r} among the annotated ones, and em='soft' "
+                f"{expected:.0f}. Hard EM with an estimated prior makes rare classes rarer. Use "
+                "prior='uniform' (as the paper's results suggest) or em='soft', fields of the "
+                "protocol",
             )
         for label, n in rounds.few.items():
             inferred = "one instance was" if n else "no instance was"
-            made = "it was repeated" if n else "none was made"
+            made = "it was repeated" if n else "none was synthesised"
             warn_caller(
-                f"in the last round {inferred} inferred to be of class {label}, so {made}; see "
-                f"inferred_{label} in history_, and prior and em of the protocol for what "
-                "infers it",
+                f"in the last round {inferred} inferred to be of class {label}, so {made}. The "
+                f"column inferred_{label} of history_ has the number of every round; prior and em "
+                "of the protocol change how classes are inferred",
                 FewCandidatesWarning,
             )
         confusion = rounds.latent.confusion(posterior[rounds.latent.instances])

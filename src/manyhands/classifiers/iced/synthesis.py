@@ -184,8 +184,9 @@ class Synthesis:
             return codes
         if self.needs_intended:
             raise AnnotationError(
-                f"synthetic_labels='intended', but {type(sampler).__name__} does not say in "
-                "synthetic_labels_ what it made instances for; use 'inferred'"
+                "synthetic_labels='intended' needs a sampler whose synthetic_labels_ has the "
+                f"class that each new instance was made for, and {type(sampler).__name__} has "
+                "none; use 'inferred'"
             )
         return None
 

@@ -284,8 +284,9 @@ def check_parameters(model: Any) -> None:
 def _check_validation(model: Any) -> None:
     if model.patience is not None and model.validation is None:
         raise AnnotationError(
-            f"patience={model.patience} needs something to watch; give validation= a fraction "
-            "of the annotations or (X, y_gold)"
+            f"patience={model.patience} stops rounds that no longer improve on held-out data, and "
+            "validation holds nothing out; give validation= a fraction of the annotations or (X, "
+            "y_gold)"
         )
     if isinstance(model.validation, tuple | list) and len(model.validation) != 2:
         raise AnnotationError(
@@ -312,8 +313,8 @@ def _check_checkpoints(model: Any) -> None:
         path = getattr(getattr(model, name), "checkpoint", None)
         if path is not None:
             raise AnnotationError(
-                f"{name} has checkpoint={str(path)!r}, one file for the trainings of all "
-                f"rounds; give checkpoint= to {type(model).__name__} instead"
+                f"{name} has checkpoint={str(path)!r}, a single file, which the trainings of all "
+                f"rounds would overwrite; give checkpoint= to {type(model).__name__} instead"
             )
 
 
@@ -322,8 +323,8 @@ def _check_decision(model: Any) -> None:
     if model.decision is None or given is None or "decision" in given.get_params(deep=False):
         return
     raise AnnotationError(
-        f"decision={model.decision!r} is handed on to the estimator, and {type(given).__name__} "
-        "has no such parameter; decide afterwards, decide(model.predict_proba(X), rule)"
+        f"decision={model.decision!r} is passed to the estimator, and {type(given).__name__} has "
+        "no such parameter; decide after predicting: decide(model.predict_proba(X), rule)"
     )
 
 

@@ -135,11 +135,11 @@ class Guard:
             return
         first, last = self.history[0], self.history[-1]
         warn_caller(
-            f"{name} ends after round {self.last_sound} of {self.n_rounds}, because further ones "
-            "spoil the classifier: among instances left out of the training, "
-            f"{last['agreement']:.1%} of the annotations agree with what round {last['round']} "
-            f"predicts, against {first['agreement']:.1%} in round {first['round']} "
-            f"(z = {last['z']:.1f}). guard=False trains all rounds"
+            f"{name} keeps round {self.last_sound} of {self.n_rounds}, because later rounds make "
+            f"the classifier worse. On held-out instances, {last['agreement']:.1%} of the "
+            f"annotations agree with the predictions of round {last['round']}, and "
+            f"{first['agreement']:.1%} with those of round {first['round']} (z = "
+            f"{last['z']:.1f}). guard=False trains all rounds"
         )
 
 
@@ -151,8 +151,8 @@ def _is_guarded(model: Any) -> bool:
     estimator = model.clone_estimator()
     if not hasattr(estimator, "predict"):
         warn_caller(
-            f"{type(model).__name__} trains unguarded: the guard compares predicted classes with "
-            f"annotations, and {type(estimator).__name__} has no predict; add it, or use "
+            f"{type(model).__name__} trains without its guard, which compares predicted classes "
+            f"with annotations, because {type(estimator).__name__} has no predict; add it, or use "
             "guard=False"
         )
         return False

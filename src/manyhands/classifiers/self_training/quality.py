@@ -175,9 +175,9 @@ class Unpredicted:
             for c, numbers in self.rounds.items()
         )
         warn_caller(
-            f"{name} added no pseudo-annotation of a class that the crowd gave, because no "
-            f"missing annotation was predicted to be of it: {named}. To add some, use "
-            "cover_classes=True (of DASCClassifier and DistributionAwareSelector); to have them "
-            "predicted, balance the classes of the estimator (class_balance='reweight'), or "
-            "give it a larger init_scale than its number, or init_scale='auto'"
+            f"{name} added no pseudo-annotations of some annotated classes, because it predicted "
+            f"them for no missing annotation: {named}. cover_classes=True (of DASCClassifier and "
+            "DistributionAwareSelector) adds some anyway. For the estimator to predict them, "
+            "balance its classes (class_balance='reweight'), or raise its init_scale "
+            "(init_scale='auto')"
         )

@@ -421,8 +421,8 @@ def _warm_start(estimator: Any, previous: Any) -> Any:
     """Return the classifier of the previous round, if the estimator can start from its weights."""
     if not has_fit_parameter(estimator, "start"):
         raise AnnotationError(
-            f"warm_start=True needs an estimator with weights to continue from, which "
-            f"{type(estimator).__name__} has not; use warm_start=False"
+            "warm_start=True continues from the weights of the previous round, and "
+            f"{type(estimator).__name__} has none; use warm_start=False"
         )
     return previous
 

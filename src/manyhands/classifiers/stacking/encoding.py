@@ -337,8 +337,8 @@ def refuse_no_rows(X: Any) -> None:
     # Datasets and DataLoaders of torch have one or the other, too.
     if not any(hasattr(X, name) for name in ("shape", "__getitem__", "__array__", "dataset")):
         raise AnnotationError(
-            f"X is a {type(X).__name__}, and rows are needed in an order, more than once; give a "
-            "list (list(X) of an iterator), an array or a frame"
+            f"X is a {type(X).__name__}, whose rows have no order or can be read only once; give "
+            "a list (list(X) of an iterator), an array or a frame"
         )
     if isinstance(X, list | tuple) and not X:
         raise AnnotationError("X has no rows; give at least one")

@@ -197,8 +197,9 @@ class SoftClassifier(BaseEstimator):
         weight = T[rows, codes]
         if len(np.unique(codes)) < 2:
             raise AnnotationError(
-                f"a fold gives the member {type(self.classifier).__name__} instances of one class "
-                "only; annotate more instances, or give fewer n_folds"
+                "a fold has instances of one class only for the member "
+                f"{type(self.classifier).__name__}; annotate more instances, or use a smaller "
+                "n_folds"
             )
         name = "sample_weight"
         if hasattr(self.classifier, "steps"):
@@ -301,7 +302,7 @@ def _one_output(regressor: Any) -> str:
     kind = type(regressor).__name__
     given = "..." if hasattr(regressor, "estimator") else ""
     return (
-        f"{kind}, which has one output and needs one per class; give "
+        f"{kind}, which has a single output instead of one per class; give "
         f"MultiOutputRegressor({kind}({given}))"
     )
 
@@ -678,8 +679,8 @@ def check_members(members: Any) -> None:
 def _check_view(name: str, view: Any) -> None:
     if isinstance(view, type) or not hasattr(view, "transform"):
         raise AnnotationError(
-            f"the view of member {name!r} is {view!r}, which is no transformer; give an "
-            "object with fit and transform, such as StandardScaler(), or None"
+            f"the view of member {name!r} is {view!r}, which is not a transformer; give an object "
+            "with fit and transform, such as StandardScaler(), or None"
         )
     if not hasattr(view, "get_params"):
         raise AnnotationError(

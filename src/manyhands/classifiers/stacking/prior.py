@@ -73,10 +73,15 @@ def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
             f"{len(classes)} classes {classes.tolist()}"
         )
     if not np.isclose(shares.sum(), 1.0, atol=1e-3):
-        raise AnnotationError(f"class_prior={given!r} sums to {shares.sum():g}, not to 1")
+        raise AnnotationError(
+            f"class_prior={given!r} sums to {shares.sum():g}; give shares that sum to 1"
+        )
     if not shares[seen].all():
         absent = classes[seen[shares[seen] == 0]].tolist()
-        raise AnnotationError(f"class_prior gives the share 0 to {absent}, which have annotations")
+        raise AnnotationError(
+            f"class_prior gives the share 0 to {absent}, although annotators gave it; give a "
+            "share above 0"
+        )
     lost = [value for code, value in enumerate(classes.tolist()) if code not in seen]
     if (unseen := float(np.delete(shares, seen).sum())) > 0:
         warn_caller(
@@ -151,11 +156,11 @@ def doubts_of(
             if f"share_{label}" in last
         }
         doubts[WarningCode.CLASS_SHARES_ASSUMED] = (
-            "the votes do not say whether the classes are equally frequent "
-            f"(prior_shrinkage_ is {shrinkage:.2f}); for training, the class shares were taken "
-            f"to be {taken}. Those of the first round, without this assumption, differ from "
-            f"equal shares by {np.abs(apart).sum() / 2:.0%} of the instances. If you know better, "
-            "give class_prior= the shares, 'uniform' or 'estimated'"
+            "the votes do not say whether the classes are equally frequent (prior_shrinkage_ is "
+            f"{shrinkage:.2f}). For training, the class shares were assumed to be {taken}. In the "
+            "first round, without this assumption, they differ from equal shares by "
+            f"{np.abs(apart).sum() / 2:.0%} of the instances. If you know the shares, give them "
+            "as class_prior=, or choose 'uniform' or 'estimated'"
         )
     if relative_informedness is not None and relative_informedness < LITTLE_INFORMEDNESS:
         doubts[WarningCode.LOW_INFORMEDNESS] = (
@@ -166,9 +171,9 @@ def doubts_of(
     annotated = n_annotators[n_annotators > 0]
     if table.n_annotators > 1 and np.mean(annotated > 1) < ENOUGH_SECONDS:
         doubts[WarningCode.SINGLE_ANNOTATIONS] = (
-            f"{np.mean(annotated == 1):.0%} of the annotated instances have one annotation, which "
-            "does not tell whether to believe the annotator or the features where they disagree; "
-            "a second annotation on 10 % of the instances would settle it"
+            f"{np.mean(annotated == 1):.0%} of the annotated instances have a single annotation. "
+            "Where it differs from what the features predict, nothing shows which of the two is "
+            "right. A second annotation of 10 % of the instances would show it"
         )
     for text in doubts.values():
         warn_caller(text, ModelChoiceWarning)

@@ -433,9 +433,7 @@ def fit_rounds(
     votes = make_votes(table, gold=gold, abstentions=model.abstentions == "model")
     annotated = np.flatnonzero(votes.answers.voted)
     if len(annotated) < 2:
-        raise AnnotationError(
-            "y annotates one instance only; members that leave an instance out need at least two"
-        )
+        raise AnnotationError("y has annotations of one instance only; annotate two or more")
     counts = np.bincount(votes.response, minlength=table.n_classes)
     counts = counts[: table.n_classes]
     if gold is not None:

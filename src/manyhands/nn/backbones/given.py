@@ -83,7 +83,7 @@ def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.M
     if hasattr(input_shape, "fields"):
         raise AnnotationError(
             f"X has instances that are dicts ({', '.join(f.name for f in input_shape.fields)}), "
-            f"and backbone={spec!r} takes arrays; pass a module whose forward takes these names"
+            f"but backbone={spec!r} takes arrays; give a module whose forward takes these names"
         )
     arguments = {"name": spec or "mlp"} if spec is None or isinstance(spec, str) else dict(spec)
     name = arguments.pop("name", "mlp")
@@ -209,8 +209,8 @@ def pack(batch: Mapping[str, Any]) -> tuple[Tensor, list[Field]]:
         value = batch[name]
         if not isinstance(value, Tensor):
             raise AnnotationError(
-                f"X has instances that are dicts, and their entry {name!r} is no array of numbers "
-                f"({type(value).__name__}); leave it out, or encode it"
+                f"X has instances that are dicts, and their entry {name!r} is not an array of "
+                f"numbers ({type(value).__name__}); leave it out, or encode it"
             )
         whole = not (value.is_floating_point() or value.is_complex())
         if whole and value.numel() and int(value.abs().max()) > LARGEST_EXACT:
@@ -306,8 +306,8 @@ def _as_ids(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     if ids.numel() and not (int(ids.min()) >= 0 and int(ids.max()) < size):
         raise AnnotationError(
             f"X holds the token ids {int(ids.min())} to {int(ids.max())}, but the embedding of "
-            f"backbone has {size:,} rows, for the ids from 0; raise num_embeddings, or map "
-            "unknown tokens to an id of their own"
+            f"backbone has {size:,} rows, for ids from 0 to {size - 1:,}; raise num_embeddings, "
+            "or map unknown tokens to an id of their own"
         )
     return ids, *args[1:]
 
