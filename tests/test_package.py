@@ -168,6 +168,48 @@ def test_the_drawing_of_the_rooms_is_the_contract_of_the_layers():
     }
 
 
+DOCUMENTED = (
+    "fitting",
+    "classifiers",
+    "jobs",
+    "nn",
+    "sampling",
+    "displays.py",
+    "models.py",
+    "wording.py",
+)
+"""Rooms and modules whose public functions say which errors they raise."""
+
+
+def raising(body, prefix=""):
+    """Yield the name and docstring of each public function or method whose own lines raise."""
+    for node in body:
+        public = not getattr(node, "name", "_").startswith("_")
+        if public and isinstance(node, ast.ClassDef):
+            yield from raising(node.body, f"{prefix}{node.name}.")
+        elif public and isinstance(node, ast.FunctionDef):
+            inner = [*node.body]
+            while inner:
+                each = inner.pop()
+                if isinstance(each, ast.Raise) and each.exc is not None:
+                    yield prefix + node.name, ast.get_docstring(node) or ""
+                    break
+                if not isinstance(each, ast.FunctionDef | ast.ClassDef | ast.Lambda):
+                    inner += ast.iter_child_nodes(each)
+
+
+@pytest.mark.parametrize("room", DOCUMENTED)
+def test_functions_that_raise_say_when(room):
+    place = ROOT / "src" / "manyhands" / room
+    silent = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in ([place] if place.is_file() else sorted(place.rglob("*.py")))
+        for name, text in raising(ast.parse(path.read_text(encoding="utf-8")).body)
+        if "Raises\n------" not in text and not re.search(r"\b[Rr]aises?\b", text)
+    ]
+    assert not silent, silent
+
+
 def test_the_readme_holds_the_two_commands_ci_runs():
     readme = (ROOT / "README.md").read_text()
     for name, last in (("demo", ".venv/bin/manyhands demo"), ("tests", ".venv-dev/bin/pytest")):

@@ -76,7 +76,7 @@ class ConfusionDisplay:
     def from_estimator(
         cls, estimator: Any, *, annotator: Any = None, ax: Any = None, **options: Any
     ) -> Self:
-        """Draw the confusion matrix of one annotator, or of the crowd as a whole.
+        """Draw the confusion matrix of one annotator or of the whole crowd; return the display.
 
         Parameters
         ----------
@@ -87,6 +87,11 @@ class ConfusionDisplay:
         ax : matplotlib axes, optional
         **options
             See `plot`.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
 
         Raises
         ------
@@ -113,11 +118,24 @@ class ConfusionDisplay:
     def from_confusion(
         cls, matrix: Any, classes: Any, *, ax: Any = None, title: str | None = None, **options: Any
     ) -> Self:
-        """Draw a given matrix; parameters are those of the class and of `plot`."""
+        """Draw a given matrix; parameters are those of the class and of `plot`.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
+
+        Raises
+        ------
+        AnnotationError
+            If the matrix has another shape, or values outside 0 to 1.
+        MissingExtraError
+            If matplotlib is missing.
+        """
         return cls(matrix, classes, title=title).plot(ax, **options)
 
     def plot(self, ax: Any = None, *, cmap: str = "Blues", values: bool | None = None) -> Self:
-        """Draw.
+        """Draw the matrix as a heat map; return the display.
 
         Parameters
         ----------
@@ -127,6 +145,11 @@ class ConfusionDisplay:
         values : bool, optional
             Whether to write shares into the cells; default: for up to 12 classes. Without them,
             colours follow the root of the share, so that rare confusions can be seen.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
 
         Raises
         ------
@@ -200,7 +223,7 @@ class AgreementDisplay:
         ax: Any = None,
         **options: Any,
     ) -> Self:
-        """Draw the agreement in a table of annotations.
+        """Draw the agreement in a table of annotations; return the display.
 
         Parameters
         ----------
@@ -217,6 +240,11 @@ class AgreementDisplay:
         ax : matplotlib axes, optional
         **options
             See `plot`.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
 
         Raises
         ------
@@ -261,7 +289,7 @@ class AgreementDisplay:
         cmap: str | None = None,
         values: bool | None = None,
     ) -> Self:
-        """Draw.
+        """Draw a heat map of pairs, or a histogram of instances; return the display.
 
         Parameters
         ----------
@@ -273,6 +301,11 @@ class AgreementDisplay:
         values : bool, optional
             Whether to write numbers into the cells, with the number of shared instances below;
             default: for up to 12 annotators.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
 
         Raises
         ------
@@ -366,7 +399,20 @@ class ReliabilityDisplay:
         title: str | None = None,
         ax: Any = None,
     ) -> Self:
-        """Draw probabilities against gold labels; see `manyhands.metrics.reliability_curve`."""
+        """Draw probabilities against gold labels; see `manyhands.metrics.reliability_curve`.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
+
+        Raises
+        ------
+        AnnotationError
+            As in `manyhands.metrics.reliability_curve`.
+        MissingExtraError
+            If matplotlib is missing.
+        """
         curve = reliability_curve(proba, y, classes=classes, n_bins=n_bins)
         return cls(curve, title=title).plot(ax)
 
@@ -374,13 +420,37 @@ class ReliabilityDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 10, ax: Any = None
     ) -> Self:
-        """Draw a classifier's probabilities for X against gold labels y, matched by index."""
+        """Draw a classifier's probabilities for X against gold labels y, matched by index.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
+
+        Raises
+        ------
+        AnnotationError
+            As in `manyhands.metrics.reliability_curve`.
+        MissingExtraError
+            If matplotlib is missing.
+        """
         classes, title = estimator.classes_, type(fitted_classifier(estimator)).__name__
         proba, y = estimator.predict_proba(X), in_order_of_rows(X, y)
         return cls.from_predictions(proba, y, classes=classes, n_bins=n_bins, title=title, ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on axes, by default those of a new figure."""
+        """Draw the curve on axes, by default those of a new figure; return the display.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is missing.
+        """
         curve = self.curve
         self.ax_ = ax = make_axes(ax, None)
         self.figure_ = ax.figure
@@ -442,13 +512,18 @@ class JudgesDisplay:
 
     @classmethod
     def from_table(cls, table: Any, people: Any = None, *, ax: Any = None, **options: Any) -> Self:
-        """Compare the judges of a table with people, and draw the comparison.
+        """Compare the judges of a table with people, draw the comparison, and return the display.
 
         Parameters
         ----------
         table, people, **options
             As in `manyhands.agreement.compare_judges`.
         ax : matplotlib axes, optional
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
 
         Raises
         ------
@@ -468,6 +543,16 @@ class JudgesDisplay:
         ----------
         ax : matplotlib axes, optional
             Default: those of a new figure.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is missing.
         """
         judges = self.comparison.judges
         limit = 1 - self.comparison.margin
@@ -552,7 +637,7 @@ class TicksDisplay:
     def from_estimator(
         cls, estimator: Any, *, title: str | None = None, ax: Any = None, **options: Any
     ) -> Self:
-        """Draw the annotators of a fitted `MultiLabelDawidSkene`.
+        """Draw the annotators of a fitted `MultiLabelDawidSkene`; return the display.
 
         Parameters
         ----------
@@ -561,6 +646,11 @@ class TicksDisplay:
         ax : matplotlib axes, optional
         **options
             See `plot`.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
 
         Raises
         ------
@@ -591,6 +681,16 @@ class TicksDisplay:
             Default: those of a new figure.
         named : int, default=5
             Number of annotators to name: those farthest from the typical one.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is missing.
         """
         self.ax_ = ax = make_axes(ax, None)
         self.figure_ = ax.figure
@@ -660,13 +760,35 @@ class RankingDisplay:
         title: str | None = None,
         ax: Any = None,
     ) -> Self:
-        """Draw the strongest ``most`` items of a fitted `BradleyTerry`."""
+        """Draw the strongest ``most`` items of a fitted `BradleyTerry`; return the display.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is missing.
+        """
         shown = in_order(model)[:most]
         interval = model.interval(level)[shown]
         return cls(model.items_[shown], model.strengths_[shown], interval, title=title).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on axes, by default those of a new figure."""
+        """Draw the strengths on axes, by default those of a new figure; return the display.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is missing.
+        """
         n = len(self.items)
         self.ax_ = ax = make_axes(ax, None)
         self.figure_ = ax.figure
@@ -716,13 +838,35 @@ class BetterDisplay:
     def from_model(
         cls, model: BradleyTerry, *, most: int = 40, title: str | None = None, ax: Any = None
     ) -> Self:
-        """Draw the strongest ``most`` items of a fitted `BradleyTerry`."""
+        """Draw the strongest ``most`` items of a fitted `BradleyTerry`; return the display.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is missing.
+        """
         shown = in_order(model)[:most]
         better = model.better()[np.ix_(shown, shown)]
         return cls(better, model.items_[shown], title=title).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on axes, by default those of a new figure."""
+        """Draw the heat map on axes, by default those of a new figure; return the display.
+
+        Returns
+        -------
+        Self
+            The display, which has drawn on ``ax_`` of ``figure_``.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is missing.
+        """
         n = len(self.items)
         self.ax_ = ax = make_axes(ax, n)
         self.figure_ = ax.figure

@@ -99,7 +99,7 @@ def get(name: str, *kinds: str) -> Any:
 
 
 def find(name: str, *kinds: str, argument: str = "method") -> type[Any]:
-    """Find a class by a loose spelling: case, hyphens and a final "Classifier" do not matter.
+    """Return the class with a name, in any spelling: case, hyphens and "Classifier" do not matter.
 
     Parameters
     ----------
@@ -110,6 +110,11 @@ def find(name: str, *kinds: str, argument: str = "method") -> type[Any]:
         Kinds to accept.
     argument : str
         Name of the argument, for the error message.
+
+    Returns
+    -------
+    type
+        The class.
 
     Raises
     ------

@@ -173,7 +173,9 @@ def test_a_search_over_a_regressor_of_several_outputs_is_a_member(blobs, regress
 def test_a_regressor_of_one_output_around_another_is_refused(blobs, regressor):
     X, table, _ = blobs
     kind = type(regressor).__name__
-    with pytest.raises(AnnotationError, match=rf"a single output .*MultiOutputRegressor\({kind}\(\.\."):
+    with pytest.raises(
+        AnnotationError, match=rf"a single output .*MultiOutputRegressor\({kind}\(\.\."
+    ):
         quick([("p", regressor)]).fit(X, table)
 
 

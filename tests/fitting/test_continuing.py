@@ -169,7 +169,9 @@ def test_other_features_of_an_old_instance_are_refused():
     with pytest.raises(AnnotationError, match=r"for 10 known instances.*'img20'"):
         model.partial_fit(X[20:40] + 1, late)
     numbered = network().partial_fit(X[:30], A[:30, :3])
-    with pytest.raises(AnnotationError, match="no ids, so they were matched with the earlier instances 0, 1"):
+    with pytest.raises(
+        AnnotationError, match="no ids, so they were matched with the earlier instances 0, 1"
+    ):
         numbered.partial_fit(X[30:], np.hstack([np.full((30, 3), -1), A[30:, 3:]]))
 
 

@@ -123,7 +123,13 @@ def check_sets(model: AggregatedClassifier, others: dict[str, Any]) -> None:
 
 
 def fit_sets(model: AggregatedClassifier, X: Any, y: LabelSetTable, gold: Any) -> None:
-    """Infer which options apply, and fit a classifier to each."""
+    """Infer which options apply, and fit a classifier to each.
+
+    Raises
+    ------
+    AnnotationError
+        If y does not match X, or no option can be learned.
+    """
     answers = drop_weightless(matched(y.answers, X))
     table = replace(y, answers=answers)
     check_rows(X, table.answers)
@@ -197,7 +203,13 @@ def fit_sets(model: AggregatedClassifier, X: Any, y: LabelSetTable, gold: Any) -
 
 
 def decided(model: AggregatedClassifier, proba: FloatArray) -> SetDecision:
-    """Return the ticked options by the ``decision`` of a classifier fitted to sets."""
+    """Return the ticked options by the ``decision`` of a classifier fitted to sets.
+
+    Raises
+    ------
+    AnnotationError
+        If ``decision`` is not for sets, or a right answer costs more than a wrong one.
+    """
     rule = model.decision
     check_sets(twin(model, aggregator=None), {})  # It may have been changed since the fit.
     if isinstance(rule, str):
@@ -214,7 +226,13 @@ def decided(model: AggregatedClassifier, proba: FloatArray) -> SetDecision:
 
 
 def score_sets(model: AggregatedClassifier, X: Any, y: Any) -> float:
-    """Return the micro-F1 of the predicted sets against known cells, or against every answer."""
+    """Return the micro-F1 of the predicted sets against known cells, or against every answer.
+
+    Raises
+    ------
+    AnnotationError
+        If y does not match X or the options, or nothing in it is known.
+    """
     ticks = model.predict(X)
     if isinstance(y, LabelSetTable):
         table = replace(y, answers=drop_weightless(matched(y.answers, X)))

@@ -181,7 +181,13 @@ default="auto"
         return parameters
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``<k>__<name>`` is one of the k-th member."""
+        """Set parameters; ``<k>__<name>`` is one of the k-th member.
+
+        Raises
+        ------
+        AnnotationError
+            If a member itself is named, without one of its parameters.
+        """
         for name in params:
             if name.isdigit():
                 raise AnnotationError(

@@ -31,7 +31,7 @@ class _Conditional:
 
 
 def available_where(check: Callable[[Any], object]) -> Callable[[Callable[..., Any]], Any]:
-    """Make a method available where ``check(model)`` raises no AttributeError.
+    """Return a decorator for a method that exists only where ``check(model)`` raises no error.
 
     As `sklearn.utils.metaestimators.available_if`, but the reader gets the sentence of the check,
     which scikit-learn replaces by "has no attribute" and leaves to the cause.
@@ -40,6 +40,11 @@ def available_where(check: Callable[[Any], object]) -> Callable[[Callable[..., A
     ----------
     check : function of the object
         Raises AttributeError, with what to do instead, where the method is not available.
+
+    Returns
+    -------
+    callable
+        Decorator of a method.
 
     Examples
     --------

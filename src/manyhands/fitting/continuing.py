@@ -104,7 +104,13 @@ def refusal_of(does: str, parts: Iterable[Any]) -> str | None:
 
 
 def first_table(model: BaseEstimator, X: Instances, y: Target, classes: Any) -> AnnotationTable:
-    """Return the annotations of the first call, over the declared classes."""
+    """Return the annotations of the first call, over the declared classes.
+
+    Raises
+    ------
+    AnnotationError
+        If ``classes`` are not two or more different classes, or y has others.
+    """
     table = _named(X, as_target(X, y, type(model).__name__))
     if classes is None:
         return table
@@ -139,7 +145,14 @@ def _over_classes(table: AnnotationTable, classes: AnyArray, mend: str) -> Annot
 def with_added(
     model: BaseEstimator, X: Instances, y: Target, classes: Any, duplicates: Duplicates
 ) -> tuple[Seen | None, float]:
-    """Return all data including the new part, and the share of it; None if nothing is new."""
+    """Return all data including the new part, and the share of it; None if nothing is new.
+
+    Raises
+    ------
+    AnnotationError
+        If X has other features than before, ``classes`` differ from those of the first
+        call, or y has others.
+    """
     model._check_shape(X)
     if classes is not None and not np.array_equal(as_values(classes), model.classes_):
         raise AnnotationError(

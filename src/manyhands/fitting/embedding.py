@@ -265,7 +265,13 @@ class EmbeddingData:
 
     @torch.no_grad()
     def regress(self, C: float | str, n_folds: int) -> float:
-        """Fit the regression on the current embedding; return its C."""
+        """Fit the regression on the current embedding; return its C.
+
+        Raises
+        ------
+        DivergenceError
+            If the embedding is not finite.
+        """
         self.module.eval()
         backbone, scaler = self.network, self.embedder.scaler
         if backbone.with_input:

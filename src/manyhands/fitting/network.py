@@ -183,7 +183,13 @@ def _shape_of_output(module: CrowdModule, x: Tensor) -> tuple[int, ...]:
 
 @contextmanager
 def naming_the_backbone(shape: Sequence[int]) -> Iterator[None]:
-    """Turn an error in a network into one that names the backbone and the instances' shape."""
+    """Turn an error in a network into one that names the backbone and the instances' shape.
+
+    Raises
+    ------
+    AnnotationError
+        Instead of an error of torch or Python inside the block.
+    """
     try:
         yield
     except AnnotationError:

@@ -46,7 +46,13 @@ from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
 
 
 def as_target(X: Instances, y: Target, name: str) -> AnnotationTable:
-    """Read the target of the named estimator; instances of a table in the order of X, by id."""
+    """Read the target of the named estimator; instances of a table in the order of X, by id.
+
+    Raises
+    ------
+    AnnotationError
+        If y is missing, is a table of sets, or seems to be swapped with X.
+    """
     if not isinstance(y, AnnotationTable):  # A table is matched with X, which refuses it, too.
         refuse_swapped(X)
     if y is None:
@@ -165,7 +171,13 @@ def forget_columns(estimator: BaseEstimator) -> None:
 
 
 def is_dataset(X: Any) -> bool:
-    """Return whether X is a torch Dataset or DataLoader."""
+    """Return whether X is a torch Dataset or DataLoader.
+
+    Raises
+    ------
+    AnnotationError
+        If it is an IterableDataset, whose instances have no positions.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return False
@@ -388,7 +400,13 @@ def set_vocabularies(model: BaseEstimator, y: Target, table: AnnotationTable) ->
 
 
 def take_rows(X: Any, rows: IntArray) -> Any:
-    """Take rows of an array, a sparse matrix, a tensor, a Dataset, a DataLoader or a dict."""
+    """Take rows of an array, a sparse matrix, a tensor, a Dataset, a DataLoader or a dict.
+
+    Raises
+    ------
+    AnnotationError
+        If X cannot be indexed.
+    """
     if _is_loader(X):
         from manyhands.training import subset
 

@@ -39,7 +39,13 @@ def read_gold(X: Instances, y: Target, classes: AnyArray) -> Any:
 def observed_annotations(
     X: Instances, y: Target, classes: AnyArray, sample_weight: Any = None
 ) -> AnnotationTable:
-    """Return the observed annotations of X, over the model's classes."""
+    """Return the observed annotations of X, over the model's classes.
+
+    Raises
+    ------
+    AnnotationError
+        If y does not match X or the classes, or there is a ``sample_weight``.
+    """
     if sample_weight is not None:
         raise AnnotationError(
             "sample_weight applies to gold labels; give annotations their weights in the table "
@@ -69,7 +75,13 @@ def mean_log_proba(blocks: Iterator[tuple[IntArray, FloatArray]], table: Annotat
 
 
 def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
-    """Return the positions of annotators among the known ones; -1 and a warning for new ones."""
+    """Return the positions of annotators among the known ones; -1 and a warning for new ones.
+
+    Raises
+    ------
+    AnnotationError
+        If the model was shared without its annotators, and none are named.
+    """
     if not len(known) and annotators is None:
         raise AnnotationError(
             f"{argument}: this model was shared without the profiles of its annotators. Name new "

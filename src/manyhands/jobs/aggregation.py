@@ -100,6 +100,12 @@ def aggregate_table(
         severity_high_95, severity_in_words; of grades, by methods that estimate it), ``files``
         (what was written), and ``gold``: metrics on the annotated instances that have gold and are
         not in ``known``, or None.
+
+    Raises
+    ------
+    AnnotationError
+        If ``out`` is a folder and nobody knows who gave the votes, or there are too many
+        classes for a folder; or if ``rule`` does not suit the labels.
     """
     place = None if out is None else check_output(Path(out), to)
     if place is not None and not place.suffix and not table.annotators_known:
@@ -264,7 +270,13 @@ def _concluded(
 
 
 def check_output(out: Path, to: str) -> Path:
-    """Check the name of the output, before any work; a name without a suffix is a folder."""
+    """Check the name of the output, before any work; a name without a suffix is a folder.
+
+    Raises
+    ------
+    AnnotationError
+        If no labels can be written to a file of this name.
+    """
     if out.suffix:
         try:
             return check_target(out, to)

@@ -440,7 +440,13 @@ def load_classifier(folder: str | Path) -> Any:
 
 
 def check_kind(model: Any, given: dict[str, Any]) -> None:
-    """Refuse inputs of another kind than the model was fitted on."""
+    """Refuse inputs of another kind than the model was fitted on.
+
+    Raises
+    ------
+    AnnotationError
+        If other inputs are given, or none.
+    """
     first = model[0] if isinstance(model, Pipeline) else getattr(model, "encoder_", None)
     wanted = {"TextEncoder": "--texts", "ImageEncoder": "--images"}.get(type(first).__name__, "X")
     named = [name for name, value in given.items() if value is not None]

@@ -127,7 +127,13 @@ def _write_store_labels(
 
 
 def check_store_output(out: Path) -> Path:
-    """Check the name of a store's output, before any work."""
+    """Check the name of a store's output, before any work.
+
+    Raises
+    ------
+    AnnotationError
+        If the name has another suffix than ``.parquet``.
+    """
     if out.suffix.lower() not in ("", ".parquet"):
         raise AnnotationError(
             f"{str(out)!r}: the labels of a store are written shard by shard, as .parquet; give a "

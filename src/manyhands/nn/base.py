@@ -117,6 +117,11 @@ class CrowdModule(nn.Module):
         Returns
         -------
         tensor of shape (m, n_classes)
+
+        Raises
+        ------
+        NotImplementedError
+            If a module does not define it.
         """
         raise NotImplementedError
 

@@ -385,7 +385,13 @@ class NeighbourPairs:
 
 
 def class_codes(table: AnnotationTable, labels: Any, X: Any) -> IntArray:
-    """Return the class code of each instance, whose features are the rows of X; -1 for none."""
+    """Return the class code of each instance, whose features are the rows of X; -1 for none.
+
+    Raises
+    ------
+    AnnotationError
+        If the labels do not match X, or are not among the table's classes.
+    """
     if labels is None:
         counts = table.vote_counts()
         top = counts >= counts.max(axis=1, keepdims=True) * (1 - 1e-9)

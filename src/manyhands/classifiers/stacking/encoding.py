@@ -168,7 +168,14 @@ class FrameEncoder:
         return None if plain else cls(columns)
 
     def encode(self, X: Any) -> Any:
-        """Encode a frame as (n, n_encoded), float32; the result is sparse if there are texts."""
+        """Encode a frame as (n, n_encoded), float32; the result is sparse if there are texts.
+
+        Raises
+        ------
+        AnnotationError
+            If X is not a data frame, or a column has values of another kind than in
+            `fit`.
+        """
         frame = as_frame(X)
         if frame is None:
             raise AnnotationError(
@@ -281,7 +288,15 @@ def _kind(column: Any) -> Literal["numbers", "values", "raw", "ids"]:
 
 @contextmanager
 def naming_column(name: str) -> Iterator[None]:
-    """Name the column in errors of its encoder."""
+    """Name the column in errors of its encoder.
+
+    Raises
+    ------
+    AnnotationError
+        Instead of one without the column's name.
+    FileNotFoundError
+        Instead of one without the column's name.
+    """
     try:
         yield
     except AnnotationError as error:

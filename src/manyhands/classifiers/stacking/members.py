@@ -191,7 +191,13 @@ class SoftClassifier(BaseEstimator):
         self.classifier = classifier
 
     def fit(self, X: Any, T: FloatArray) -> Self:
-        """Fit to features (n, ...) and soft targets (n, n_classes)."""
+        """Fit to features (n, ...) and soft targets (n, n_classes).
+
+        Raises
+        ------
+        AnnotationError
+            If one class only has a target.
+        """
         rows, codes = np.nonzero(T >= LEAST_WEIGHT)
         self.n_classes_ = T.shape[1]
         weight = T[rows, codes]
@@ -228,7 +234,13 @@ class SoftRegressor(BaseEstimator):
         self.regressor = regressor
 
     def fit(self, X: Any, T: FloatArray) -> Self:
-        """Fit to features (n, ...) and soft targets (n, n_classes)."""
+        """Fit to features (n, ...) and soft targets (n, n_classes).
+
+        Raises
+        ------
+        AnnotationError
+            If the regressor has one output only.
+        """
         try:
             self.regressor_ = clone(self.regressor).fit(X, T - 1.0 / T.shape[1])
         except ValueError as error:

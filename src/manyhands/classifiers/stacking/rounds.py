@@ -671,7 +671,13 @@ def earlier_belief(model: Any, table: AnnotationTable) -> FloatArray:
 
 
 def belief_of(start: Any, X: Any, table: AnnotationTable) -> FloatArray:
-    """Return another stack's class probabilities of the user's X, shape (n, n_classes)."""
+    """Return another stack's class probabilities of the user's X, shape (n, n_classes).
+
+    Raises
+    ------
+    AnnotationError
+        If ``start`` is not a fitted stack, or has other classes.
+    """
     if not hasattr(start, "stack_"):
         raise AnnotationError(
             f"start is a {type(start).__name__} without a stack; give a fitted "
