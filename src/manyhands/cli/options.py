@@ -59,9 +59,11 @@ Excel = Annotated[
     typer.Option(
         "--excel",
         callback=_write_for_excel,
-        help="Write CSV files that Excel opens with a double-click: with a byte order mark, "
-        "and with semicolons and decimal commas if this computer is set up for them. A "
-        "file whose name ends in .xlsx opens everywhere.",
+        help=(
+            "Write CSV files that Excel opens with a double-click. They begin with a byte order "
+            "mark, and have semicolons and decimal commas if this computer is set up for them. A "
+            "file whose name ends in .xlsx opens everywhere."
+        ),
     ),
 ]
 """Its callback does all; commands only declare it."""
@@ -139,8 +141,10 @@ Texts = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="FILE|COLUMN",
-        help="Texts, which an encoder turns into features: the name of a column of the "
-        f"annotations, or of a field of the export's items; or a file ({TEXT_FILE}).",
+        help=(
+            "Texts, which an encoder turns into features. Give the name of a column of the "
+            f"annotations, or of a field of the export's items; or a file ({TEXT_FILE})."
+        ),
     ),
 ]
 
@@ -148,9 +152,11 @@ Images = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="FOLDER|COLUMN",
-        help="Images, which an encoder turns into features: a folder of files that are named by "
-        "task, or the name of a column or field that holds their paths, from the annotations' "
-        "folder.",
+        help=(
+            "Images, which an encoder turns into features. Give a folder of files that are named "
+            "by task, or the column or field with their paths, which start at the annotations' "
+            "folder."
+        ),
     ),
 ]
 

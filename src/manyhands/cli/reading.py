@@ -301,18 +301,22 @@ class FamilyReading(Reading):
         OptionalText,
         typer.Option(
             metavar="COLUMN|FILE|FAMILY=NAMES|none",
-            help="Families of annotators who share mistakes: a column of a long table, a table "
-            "with the columns annotator,group, or names such as llm=gpt-4o,claude. none "
-            "says that there are no families.",
+            help=(
+                "Families of annotators who share mistakes. Give a column of a long table, a "
+                "table with the columns annotator,group, or names such as llm=gpt-4o,claude. "
+                "none says that there are no families."
+            ),
         ),
     ] = None
     people: Annotated[
         OptionalText,
         typer.Option(
             metavar="NAMES|VALUE|FILE",
-            help="Who is a person, where others are models; people belong to no family. Give "
-            "names with commas, a value of the column that --groups names, or a file with "
-            "people's labels, which is then read, too.",
+            help=(
+                "The annotators who are people, if others are models. People belong to no "
+                "family. Give names with commas, a value of the column that --groups names, or a "
+                "file with people's labels, which is then read, too."
+            ),
         ),
     ] = None
 

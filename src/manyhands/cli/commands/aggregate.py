@@ -35,7 +35,10 @@ from manyhands.wording import SCORES, count_with_share, counted, percent, too_mu
 Method = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
-        help="Method: dawid-skene (default), majority-vote, ... (an unknown name prints the list)."
+        help=(
+            "Method, such as dawid-skene (the default) or majority-vote. An unknown name prints "
+            "the list."
+        )
     ),
 ]
 Compare = Annotated[
@@ -81,8 +84,10 @@ Target = Annotated[
         "--to",
         parser=some_target,
         metavar="TOOL",
-        help="Also write the labels for this tool, which can import them: label-studio, "
-        "prodigy, ... (an unknown name prints the list).",
+        help=(
+            "Also write the labels for this tool, which can import them, such as label-studio or "
+            "prodigy. An unknown name prints the list."
+        ),
     ),
 ]
 Checkpoint = Annotated[

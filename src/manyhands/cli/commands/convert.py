@@ -32,9 +32,11 @@ Target = Annotated[
         "--to",
         parser=some_target,
         metavar="table|TOOL",
-        help="Format to write. table: one row per annotation, as .csv, .tsv, .xlsx, "
-        ".parquet, .json or .jsonl, which the name of OUT decides. Or a tool's own "
-        "format, such as label-studio or prodigy (an unknown name prints the list).",
+        help=(
+            "Format to write. table: one row per annotation, as .csv, .tsv, .xlsx, .parquet, "
+            ".json or .jsonl, which the name of OUT decides. Or a tool's own format, such as "
+            "label-studio or prodigy. An unknown name prints the list."
+        ),
     ),
 ]
 

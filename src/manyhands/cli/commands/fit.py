@@ -62,9 +62,11 @@ STARTS_AFRESH = "given again, the same command starts afresh, as this method kee
 Method = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
-        help="Method: crowd-stacking (default), conal, crowd-layer, aggregated, ... (an "
-        "unknown name prints the list). auto compares a few, as 'manyhands select' "
-        "does, and keeps the best."
+        help=(
+            "Method, such as crowd-stacking (the default), conal or aggregated. An unknown name "
+            "prints the list. auto compares a few, as 'manyhands select' does, and keeps the "
+            "best."
+        )
     ),
 ]
 Protocol = Annotated[
@@ -94,8 +96,8 @@ Folds = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(
         min=0,
-        help="Folds of a cross-validation which estimates how often the classifier is right "
-        "on new items, without gold labels. 0 leaves it out. Default: 3 if a fit takes up "
+        help="Number of folds of the cross-validation that estimates how often the classifier is "
+        "right on new items, without gold labels. 0 leaves it out. Default: 3 if a fit takes up "
         "to a minute, else 0.",
     ),
 ]

@@ -54,9 +54,10 @@ By = Annotated[
     OptionalText,
     typer.Option(
         metavar="COLUMN",
-        help="Column that describes the items, such as who wrote a text. Labels that a "
-        "judge gives too often or too rarely are then also looked for among the items "
-        "of each value.",
+        help=(
+            "Column that describes the items, such as who wrote a text. The labels that a judge "
+            "gives too often or too rarely are then also listed for each value."
+        ),
     ),
 ]
 Margin = Annotated[

@@ -43,9 +43,12 @@ Winner = Annotated[
     str,
     typer.Option(
         metavar="COLUMN",
-        help="Column with the winner: the id of one of the two items; or left, right or "
-        "tie; or model_a, model_b or tie (bothbad); or A, B or C (a tie), A>B or [[A]]. "
-        "winner_model_a, winner_model_b and winner_tie with 0 and 1 are read as one column.",
+        help=(
+            "Column with the winner. Its values may be the ids of items; left, right and tie; "
+            "model_a, model_b and tie (or bothbad); A, B and C (a tie); or A>B and [[A]]. The "
+            "columns winner_model_a, winner_model_b and winner_tie, with 0 and 1, are read as "
+            "one."
+        ),
     ),
 ]
 Worker = Annotated[
