@@ -20,6 +20,7 @@ OPTIONS: Final = {
             *("abstain", "skip", "format", "question", "multilabel", "option", "encoding"),
             *("separator", "sheet", "groups", "pairs", "load", "cost", "holdout", "seeds"),
             *(
+                "cv",
                 "method",
                 "rule",
                 "protocol",
@@ -63,6 +64,15 @@ OF_METHODS: Final = (
     *("guard", "imbalance", "lr", "max_epochs", "max_iter", "monitor", "n_restarts", "n_rounds"),
     *("patience", "prior", "random_state", "ties", "tol", "validation", "warm_start", "decision"),
     *("position", "reliability", "scaling", "strength_variance"),
+    *("class_prior", "connection", "cover_classes", "generator", "init_scale", "low_rank"),
+    *(
+        "n_select",
+        "n_neighbors",
+        "regression",
+        "synthesis",
+        "synthetic_labels",
+        "warm_up_batch_size",
+    ),
 )
 """Parameters of methods, which --set takes."""
 
@@ -117,7 +127,9 @@ PHRASES: Final[list[tuple[str, str]]] = [
         r"one column per annotator is what AnnotationTable\.from_matrix\(frame\) reads",
         "--format wide reads one column per annotator",
     ),
-    (r" \((?:relative_informedness|parity)_(?: is|:)? [-\d.]+\)", ""),
+    (r" \((?:relative_informedness|parity|prior_shrinkage)_(?: is|:)? [-\d.]+\)", ""),
+    (r"\bset_params\(protocol__(\w+=\S+?)\)", r"--set \1"),
+    (r"\. The column inferred_\S+ of history_ has the number of every round; ", ". "),
     (r"\(np\.savez\(file, X=X, task=ids\)", "(in an .npz file with the arrays X and task"),
     (r"(--set (\w+)=\S+): \2='[^']*' is unknown", r"\1 is unknown"),
     (
