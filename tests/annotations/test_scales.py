@@ -253,6 +253,23 @@ def test_no_real_table_of_names_is_asked_about(data_home):
         assert read_annotations(path, duplicates="keep").n_classes >= 2
 
 
+@pytest.mark.parametrize("shift", [-2, 2])
+def test_grades_of_a_strict_annotator_are_recognised(caplog, shift):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(5, size=200)
+    A = np.clip(truth[:, None] + rng.integers(-1, 2, size=(200, 3)), 0, 4)
+    A[:, 0] = np.clip(truth + shift, 0, 4)
+    instance, annotator = (codes.ravel() for codes in np.indices(A.shape))
+    given = A.ravel().astype(float)
+    assert not scales._differ_by_little(given, instance), "the strict one hides it"
+    assert scales._differ_by_little(given, instance, annotator)
+    with caplog.at_level("INFO"):
+        AnnotationTable.from_frame(frame_of(A))
+    assert "differ by little, as on grades" in caplog.text
+    names = rng.permutation(5)[A]
+    assert not scales._differ_by_little(names.ravel().astype(float), instance, annotator)
+
+
 def test_a_large_table_is_judged_by_a_part_of_its_instances(monkeypatch):
     rng = np.random.default_rng(0)
     truth = rng.integers(5, size=4000)

@@ -181,6 +181,7 @@ def from_matrix(
         ordered=declare_order(_columns_of(given_A)),
         matrix=True,
         instance=None if as_frame(given_A) is None else rows[given],
+        annotator=columns[given],
     )
     n, r = A.shape
     return cls(

@@ -251,6 +251,7 @@ def columns_of_frame(
         scale=scale,
         ordered=declare_order([own]),
         instance=instance[given],
+        annotator=annotator[given],
         asks=asks,
         sets=multilabel == "error",
         weight=weights,

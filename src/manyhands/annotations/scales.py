@@ -33,7 +33,7 @@ from manyhands.annotations.encoding import (
 from manyhands.annotations.label_sets import refuse_sets
 from manyhands.annotations.suspicious import MARKS, check_classes
 from manyhands.exceptions import AnnotationError, warn_caller
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manyhands.wording import counted
 
 _LOG = logging.getLogger("manyhands")
@@ -219,6 +219,7 @@ def read_classes(
     ordered: bool = False,
     matrix: bool = False,
     instance: IntArray | None = None,
+    annotator: IntArray | None = None,
     asks: bool = False,
     sets: bool = True,
     weight: FloatArray | None = None,
@@ -245,6 +246,8 @@ def read_classes(
     instance : integer array, optional
         Code of each label's instance, used to tell codes of classes from ratings. None: whole
         numbers are codes of classes.
+    annotator : integer array, optional
+        Code of each label's annotator, so that grades of a strict annotator are recognised.
     asks : bool
         Whether labels that are hardly names of classes cause an error that asks for ``scale``. If
         False, they are read as names, with a warning.
@@ -289,7 +292,9 @@ def read_classes(
             sets = not refuse_sets({name: n for name, n in pairs if n}, argument)
         question = None
         if scale is None and sets and instance is not None:
-            question = scale_question(classes, codes, instance, argument, untyped=asks)
+            question = scale_question(
+                classes, codes, instance, argument, untyped=asks, annotator=annotator
+            )
         if question is not None and question.are_numbers and declared is None:
             warn_caller(f"{question.seen}, and are read as numbers. {OTHERWISE}")
             return read_classes(labels, None, argument=argument, scale="interval", matrix=matrix)
@@ -473,6 +478,7 @@ def scale_question(
     argument: str,
     *,
     untyped: bool = False,
+    annotator: IntArray | None = None,
 ) -> Question | None:
     """Return the question to ask if labels are hardly names of classes; else None.
 
@@ -486,6 +492,7 @@ def scale_question(
     untyped : bool
         Whether they are from a file, in which a few fractions are numbers. In a data frame, a few
         fractions written as text are names.
+    annotator : integer array of shape (n_annotations,), optional
     """
     counts = np.bincount(codes, minlength=len(classes))
     seen = np.flatnonzero(counts)
@@ -500,7 +507,13 @@ def scale_question(
         values = np.full(len(classes), np.nan)
         values[seen] = [np.nan if v is None else v for v in numbers]
         return _question_of_numbers(
-            values, codes, instance, argument, untyped=untyped, are_all=bool(are.all())
+            values,
+            codes,
+            instance,
+            argument,
+            untyped=untyped,
+            are_all=bool(are.all()),
+            annotator=annotator,
         )
     n, items = int(counts.sum()), len(np.unique(instance))
     if len(seen) > MANY_TEXTS and len(seen) > items / 2:
@@ -521,6 +534,7 @@ def _question_of_numbers(
     *,
     untyped: bool,
     are_all: bool,
+    annotator: IntArray | None,
 ) -> Question | None:
     """Ask about fractions, and about whole numbers that are many or far apart."""
     given = values[codes]
@@ -529,7 +543,7 @@ def _question_of_numbers(
     fractions = found[found != np.floor(found)]
     few = len(found) <= MANY_NUMBERS
     if few and not (untyped and (len(fractions) or _are_scattered(found, len(given)))):
-        if not len(fractions) and are_all and _differ_by_little(given, instance):
+        if not len(fractions) and are_all and _differ_by_little(given, instance, annotator):
             _LOG.info(
                 "%s: %s, %s, are read as names of classes, but annotators who disagree differ by "
                 "little, as on grades; scale='ordinal' reads them as grades in their order, and "
@@ -624,24 +638,61 @@ def look_like_grades(classes: AnyArray, codes: IntArray, instance: IntArray) -> 
     return _differ_by_little(values[codes], instance)
 
 
-def _differ_by_little(given: FloatArray, instance: IntArray) -> bool:
-    """Return whether annotators who disagree are surely nearer than chance would have them."""
-    return bool(_are_near(*_distances(given, instance)))
+def _differ_by_little(
+    given: FloatArray, instance: IntArray, annotator: IntArray | None = None
+) -> bool:
+    """Return whether annotators who disagree are surely nearer than chance would have them.
 
-
-def _distances(given: FloatArray, instance: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return the distances of numbers given to the same instances, and of any two numbers.
-
-    In a large table, only about `MOST_COMPARED` annotations are compared.
+    If their annotators are known, those who are strict or lenient throughout are compared without
+    that, in whole grades, as a single one would hide that the others are near.
     """
+    near = _are_near(*_distances(given, instance))
+    if near is None or near or annotator is None:
+        return bool(near)
+    return bool(_are_near(*_distances(given, instance, _leniency(given, instance, annotator))))
+
+
+def _leniency(given: FloatArray, instance: IntArray, annotator: IntArray) -> FloatArray:
+    """Return how many whole grades the annotator of each number is above a typical one.
+
+    The model is additive: a number is a mean of its instance plus an offset of its annotator.
+    """
+    known = _compared(given, instance)
+    number, row, column = given[known], instance[known], annotator[known]
+    n, counts = np.bincount(row), np.bincount(column, minlength=int(annotator.max()) + 1)
+    offset = np.zeros(len(counts))
+    for _ in range(20):
+        centre = np.bincount(row, number - offset[column]) / np.maximum(n, 1)
+        total = np.bincount(column, number - centre[row], len(counts))
+        offset = np.where(counts < ENOUGH_PAIRS, 0, total / np.maximum(counts, 1))
+        offset -= np.median(offset[counts > 0])
+    return np.round(offset)[annotator]
+
+
+def _compared(given: FloatArray, instance: IntArray) -> BoolArray:
+    """Return a mask of the numbers that are compared: in a large table, of some instances only."""
     kept = ~np.isnan(given)
     if (step := len(given) // MOST_COMPARED) > 1:
         kept &= instance % step == 0
-    given, instance = given[kept], instance[kept]
+    return kept
+
+
+def _distances(
+    given: FloatArray, instance: IntArray, leniency: FloatArray | float = 0.0
+) -> tuple[FloatArray, FloatArray]:
+    """Return the distances of numbers given to the same instances, and of any two numbers.
+
+    In a large table, only about `MOST_COMPARED` annotations are compared. Where the numbers differ,
+    their distance is taken without the ``leniency`` of the annotators.
+    """
+    fair = given - leniency
+    kept = _compared(given, instance)
+    given, fair, instance = given[kept], fair[kept], instance[kept]
     order = np.lexsort((np.random.default_rng(0).permutation(len(given)), instance))
-    row, value = instance[order], given[order]
+    row = instance[order]
     same = row[1:] == row[:-1]  # Neighbours alone, for a cost of O(annotations).
-    distance = np.abs(np.diff(value))[same]
+    differ = np.diff(given[order])[same] != 0
+    distance = np.where(differ, np.maximum(np.abs(np.diff(fair[order]))[same], 1e-9), 0.0)
     return distance, np.abs(given - np.random.default_rng(1).permutation(given))
 
 
