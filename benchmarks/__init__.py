@@ -1,1 +1,1 @@
-"""What is measured of the library; README.md says how, `evidence.study` is what all share."""
+"""Measurements of the library. README.md says how they run; `evidence.study` is what all share."""

@@ -1,4 +1,4 @@
-"""Claims beside the truth: what a person is told after every step, on tables with known labels.
+"""Compare claims with the truth: what a person is told after every step, on tables of known labels.
 
 The steps are what people do: infer labels; review some and give them as known; train a classifier
 and predict; buy annotations until the plan says stop; have language models label; look at
@@ -89,7 +89,7 @@ def quiet(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def statement(claimed: Any, true: float, n: int, **more: Any) -> Record:
-    """What was said, and what holds: shares between 0 and 1; ``n`` labels measure the truth."""
+    """Return what was said and what holds, as shares; ``n`` labels measure the truth."""
     if claimed is None or isinstance(claimed, float):
         claimed = {"claimed": claimed, "low": None, "high": None}
     return {**claimed, "true": float(true), "n": int(n), **more}
@@ -114,7 +114,7 @@ def infer(case: Labelled, method: Callable[[], Any]) -> dict[str, Record]:
 
 
 def _of_labels(case: Labelled, model: Any, rows: np.ndarray) -> dict[str, Record]:
-    """What is told of a method's labels, and of those that need no further look."""
+    """Return what is said of a method's labels, and of those that need no further look."""
     codes = model.posterior_.argmax(axis=1)
     right = codes == case.gold
     sure, accepted = _single_labels(case, model)
@@ -142,7 +142,7 @@ def told_of_labels(table: mh.AnnotationTable, model: Any, codes: np.ndarray) -> 
 
 
 def _single_labels(case: Labelled, model: Any) -> tuple[np.ndarray, np.ndarray]:
-    """How probable each label is said to be, NaN where nothing is said, and whether accepted."""
+    """Return each label's stated probability, NaN if there is none, and whether it is accepted."""
     if "probability" in inspect.signature(consensus).parameters:
         found = consensus(case.table, model)
         return found.probability, found.actions == "accept"
@@ -233,7 +233,7 @@ def train(data: Features, method: Callable[[], Any], folds: int = 3) -> dict[str
 
 
 def _told_of_new_items(model: Any, data: Features, folds: int) -> Any:
-    """What 'manyhands fit' cross-validates; before, nothing."""
+    """Return what 'manyhands fit' cross-validates; earlier versions did not."""
     try:
         from manyhands.jobs.fit import level_on_new_items
     except ImportError:
@@ -250,7 +250,7 @@ def _codes_of_labels(model: Any, data: Features) -> np.ndarray:
 
 
 def _labels_in(summary: Any) -> Any:
-    """What a report says of labels; before: measured on gold, or the share not expected wrong."""
+    """Return what a report says of labels; earlier: on gold, or one minus expected mistakes."""
     if "levels" in summary:
         return of_level(summary["levels"]["labels"])
     if summary["gold"] is not None:
@@ -262,7 +262,7 @@ def _labels_in(summary: Any) -> Any:
 
 
 def _new_items_in(summary: Any) -> Any:
-    """What a report says of new items; before: predictions of training rows, as measured."""
+    """Return what a report says of new items; earlier: measured on predictions of training rows."""
     if "levels" in summary:
         return of_level(summary["levels"]["new_items"])
     rows = {row["name"]: row["accuracy"] for row in summary["gold"]["rows"]}
@@ -603,7 +603,7 @@ CODE = os.environ.get("CODE", TODAY)
 
 @cache
 def taken() -> dict[tuple[str, str], Callable[[], dict[str, Record]]]:
-    """What takes each step."""
+    """Return, for each step and table, the function that takes the step."""
     return {(step, name): run for step, name, run in steps()}
 
 

@@ -54,12 +54,12 @@ def shown(said: Said) -> list[str]:
 
 
 def told(said: Said) -> list[bool]:
-    """Whether each interval that is told holds the truth."""
+    """Return for each stated interval whether it holds the truth."""
     return [one["holds"] for one in said if one["holds"] is not None]
 
 
 def inside(said: Said) -> str:
-    """How often intervals hold; bold if such a row would be one of a hundred at 95 %."""
+    """Write how often intervals hold; bold if such a row would be one of a hundred at 95 %."""
     hits, n = sum(told(said)), len(told(said))
     if not n:
         return "–"
@@ -110,7 +110,7 @@ def conclusion(said: Said) -> dict[str, Any]:
 
 
 def accepted_of(own: Said) -> list[str]:
-    """How many labels are accepted, how sure, and how many of them are right."""
+    """Write how many labels are accepted, how sure, and how many of them are right."""
     n = [one["n"] for one in own]
     if not sum(n):
         return ["0", "–"]

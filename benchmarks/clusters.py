@@ -270,7 +270,7 @@ def measure_real(work: Path, cluster: Any) -> Record:
 
 
 def outcome(record: dict[str, Any]) -> str:
-    """What a record says, in words."""
+    """Return the content of a record in words."""
     words = [f"greatest difference of a probability {record['difference']:.0e}"]
     if "same_labels" in record:
         count, total = f"{record['annotations']:,}", record["seconds"]
@@ -355,7 +355,7 @@ def drawing(records: list[Record]) -> str:
 
 
 def page(records: list[Record]) -> dict[str, Any]:
-    """What each cell found."""
+    """Write the page: the result of each cell."""
     found = {r["cell"]: r for r in records}
     ratio = {
         name: float(np.median(found[name]["one_process"]) / np.median(found[name]["cluster"]))

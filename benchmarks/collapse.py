@@ -116,7 +116,7 @@ def random_answers() -> tuple[mh.AnnotationTable, AnyArray]:
 
 
 def measure_crowd(name: str) -> Record:
-    """What the annotations decide, and what is accepted."""
+    """Measure what the annotations decide, and what is accepted."""
     given, y = tables()[name]()
     votes = make_votes(given)
     model = mh.DawidSkene().fit(given)

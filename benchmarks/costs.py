@@ -1,4 +1,4 @@
-"""What fits cost: stacking, epochs, self-training, NeuCrowd's parts, Dawid-Skene's default.
+"""Measure the cost of fits: stacking, epochs, self-training, NeuCrowd, Dawid-Skene's default.
 
 ``stacking`` fits `CrowdStackingClassifier` to 1,000 to a million instances, and two networks with
 their defaults to up to 100,000. ``growth`` fits every classifier for one epoch per
@@ -242,7 +242,7 @@ def fit_both(set: str) -> Record:
 
 
 def shares_of_default(given: AnnotationTable) -> list[str]:
-    """What the default does on a table, and how its time divides."""
+    """Return how long the default takes on a table, and how its time divides."""
     watch = cProfile.Profile(time.process_time)
     model = DawidSkene().fit(given)
     watch.runcall(lambda: [DawidSkene().fit(given) for _ in range(TIMES)])

@@ -153,7 +153,7 @@ def _z_rows(found: Records) -> Iterator[list[str]]:
 
 
 def search_page(found: Records) -> dict[str, Any]:
-    """What `fit` finds on human tables."""
+    """Write what `fit` finds on human tables."""
     rows, none = [], []
     for name in found.tables("search"):
         run = found.found["search", name, 0][0]
@@ -170,7 +170,7 @@ def search_page(found: Records) -> dict[str, Any]:
 
 
 def read_out_page(found: Records) -> dict[str, Any]:
-    """What a family counts in the design effect."""
+    """Write how much a family counts in the design effect."""
     rows, sums = [], {"simulations": [], "families that have a reason": [], "needless": []}
     for name in READ_OUT:
         values = [found.values("counted", name, rule)[:, 1:].mean(axis=0) for rule in COUNTS]

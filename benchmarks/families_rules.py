@@ -345,7 +345,7 @@ FAMILY_GOLD = (50, 100)
 
 
 def prior_values() -> dict[str, float]:
-    """What `gold_corrected.priors` has beside `SCALES`."""
+    """Return the values that `gold_corrected.priors` has beside `SCALES`."""
     none = np.zeros(0, dtype=np.int64)
     design = Design(none, none, None, 0)
     (_, sd), (mean, of_votes) = (
@@ -459,7 +459,7 @@ def warning_rows(found: Any, name: str) -> list[str]:
         values[step] = {t: (found.values(kind, t, rule) > least).mean() for t in tables}
 
     def shares(found: dict[str, float]) -> tuple[float, float]:
-        """Of tables with a reason, and of the others."""
+        """Return shares of the tables with a reason, and of the others."""
         kinds = [
             [v for t, v in found.items() if (t in HAS_FAMILIES) == has] for has in (True, False)
         ]
@@ -484,7 +484,7 @@ def prior_rows(found: Any) -> Iterator[list[str]]:
 
 
 def limits_of_cost(found: Any) -> dict[str, Any]:
-    """What is limited, and which of these tables reach the limits."""
+    """Write what is limited, and which of these tables reach the limits."""
     names = found.tables("smallest set")
     reached = []
     for k, (what, most) in enumerate(
@@ -555,7 +555,7 @@ def sets_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
 
 
 def search_cell(name: str, seed: int) -> dict[str, list[Any]]:
-    """What `fit` finds on a table of people as it is."""
+    """Measure what `fit` finds on a table of people, unchanged."""
     table = load(name).table.with_groups({})
     sets = shared_mistakes.shared_mistakes(table)
     found: dict[str, list[Any]] = {"dense": [int(dense_annotators(table).sum())]}
@@ -584,7 +584,7 @@ def gold_values(found: Any, name: str) -> dict[float, dict[str, float]]:
 def z_values(
     found: Any, name: str, least_z: float, pairs: int, sizes: Sequence[int]
 ) -> dict[str, float]:
-    """Share of wrong answers: sets with a reason that are not told from the others.
+    """Return the share of wrong answers: sets with a reason that are not told from the others.
 
     A searched set is told if its z is above ``least_z``. A declared family is told from those
     with a reason if its z is below.
@@ -607,7 +607,7 @@ def balanced(shares: Any) -> float:
 
 
 def measured(found: Any, name: str, size: int) -> str:
-    """How many sets are measured, by `LEAST_PAIRS`."""
+    """Return how many sets are measured, by `LEAST_PAIRS`."""
     each = [
         np.concatenate(
             [found.values("sets", t, f"{name} {size} {p}") for t in found.tables("sets")]

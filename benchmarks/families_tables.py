@@ -176,7 +176,7 @@ HAS_FAMILIES = tuple(name for name in TABLES if name not in (*PEOPLE, "7 indepen
 
 
 def left_out_with(table: str) -> str:
-    """What a table is left out with: tables of the same source."""
+    """Return the tables of the same source, which are left out together with a table."""
     return table.split(",")[0] if table in BESIDE else table
 
 

@@ -108,7 +108,7 @@ CANDIDATES = ("crowd-stacking", "agg-net", "max-mig", "trace-reg", "crowd-layer"
 
 
 def selected(data: Any, seed: int) -> Any:
-    """What `select` chooses among five candidates without gold labels, out of three folds."""
+    """Return predictions of the candidate, of five, that `select` chooses without gold labels."""
     found = mh.select(CANDIDATES, data.X_train, data.annotations, cv=3, random_state=seed)
     return found.estimator_
 
@@ -169,7 +169,7 @@ def with_entropy_switch(data: Any, seed: int) -> Any:
 
 
 def with_weight_by_parity(data: Any, seed: int) -> Any:
-    """The stack counting twice only while it tells more than one more annotator; no vote shares."""
+    """Fit a stack that counts twice only if it is more informative than one more annotator."""
     told: list[float | None] = [np.inf]
 
     def informedness(*given: Any) -> float | None:
@@ -226,7 +226,7 @@ class OutOfFold(BaseEstimator):
         self.log_proba, self.model = log_proba, model
 
     def fit_predict_loo(self, X: Any, T: FloatArray) -> list[tuple[FloatArray, Any]]:
-        """What was found out of fold, whatever the targets."""
+        """Return the predictions out of fold, whatever the targets."""
         return [(self.log_proba, self)]
 
     def fit(self, X: Any, T: FloatArray) -> OutOfFold:
@@ -429,7 +429,7 @@ def balanced_error(y: AnyArray, found: AnyArray) -> float:
 
 
 def scores(y: AnyArray, found: AnyArray) -> dict[str, float]:
-    """How far predictions agree with the gold labels."""
+    """Return how far predictions agree with the gold labels."""
     return {
         "accuracy": round(float((found == y).mean()), 6),
         "balanced_accuracy": round(float(balanced_accuracy_score(y, found)), 6),

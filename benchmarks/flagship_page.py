@@ -106,7 +106,7 @@ def dash(value: float) -> str:
 
 
 def seeds(records: Found) -> str:
-    """How many seeds there are, in words."""
+    """Return the number of seeds in words."""
     return "1 seed" if len(records) == 1 else f"{len(records)} seeds"
 
 
@@ -278,12 +278,12 @@ def standing(own: Found, known: dict[str, float], field: str = "accuracy") -> St
 
 
 def in_accuracy(found: Found, name: str) -> Standing:
-    """How the stack stands in accuracy, beside all known figures."""
+    """Write how the stack's accuracy compares with all known figures."""
     return standing(cells(found, name, STACK), rivals(found, name))
 
 
 def in_balanced_accuracy(found: Found, name: str) -> tuple[Standing, Standing]:
-    """How the stack stands beside other defaults, as it comes and with ``decision="balanced"``."""
+    """Write how the stack compares with other defaults, also with ``decision="balanced"``."""
     own, field = cells(found, name, STACK), "balanced_accuracy"
     others = of_others(found, name)
     known = {m: mean(each, field) for m, each in others.items()}
@@ -294,7 +294,7 @@ def in_balanced_accuracy(found: Found, name: str) -> tuple[Standing, Standing]:
 
 
 def in_confirmation(found: Found, name: str, field: str = "accuracy") -> Standing:
-    """How the stack stands on a set of the confirmation.
+    """Write how the stack does on a set of the confirmation.
 
     A seed draws a simulated set anew: there, each other is compared on its own seeds.
     """
@@ -496,7 +496,7 @@ def public(found: Found, names: list[str]) -> list[str]:
 
 
 def ceilings(found: Found, names: list[str]) -> list[str]:
-    """What gold labels give on each public set, beside the study's figures."""
+    """Write what gold labels give on each public set, beside the study's figures."""
     return listing(names, {
         "set": SETS.get,
         "stack": lambda n: f"{100 * of(found, n):.1f}",
@@ -782,7 +782,7 @@ def what_adds(found: Found) -> str:
 
 
 def conclusions(found: Found, names: list[str]) -> dict[str, Any]:
-    """What a reader should take home; every word that can turn out otherwise is computed."""
+    """Write the conclusions of the page; every word that could turn out otherwise is computed."""
     places = {SETS[name]: in_accuracy(found, name) for name in names}
     both = {SETS[name]: in_balanced_accuracy(found, name) for name in names}
     reached = [

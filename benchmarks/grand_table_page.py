@@ -356,7 +356,7 @@ def _brief(found: Table, order: Sequence[str]) -> list[str]:
 
 
 def _labels() -> dict[str, Any]:
-    """What `training_labels.py` has found, where it has measured all sets."""
+    """Return what `training_labels.py` has found, if it has measured all sets."""
     from benchmarks import training_labels as labels
 
     records = read(labels.STUDY.records)
@@ -414,7 +414,7 @@ def _peers(found: Table, peers: Sequence[tuple[str, str, str]]) -> Iterator[list
 
 
 def _curves(found: Table, ranks: Ranks) -> dict[str, str]:
-    """Which methods have curves of robustness."""
+    """Return the methods that have curves of robustness."""
     best = list(ranks.mean)[:TEN]
     curves = {each["method"] for each in of_flagship() if each["change"]}
     without = [method for method in best if method not in curves]
@@ -427,7 +427,7 @@ def _curves(found: Table, ranks: Ranks) -> dict[str, str]:
 
 
 def _provenance(found: Table, records: Found) -> dict[str, Any]:
-    """What was run, by which commits, what failed and what was not."""
+    """Write what was run, by which commits, what failed and what was not run."""
     before = {key_of(each) for each in recorded_before()}
     both = [each for each in records if key_of(each) in before and "failed" not in each]
     differing = unlike(records)

@@ -1,4 +1,4 @@
-"""What a reader of the code has to pass: files of four traces, lines, hooks, parameters.
+"""Measure how hard the code is to read: files of four traces, lines, hooks, parameters.
 
 ``python -m benchmarks.house`` prints the table of docs/architecture.md. A trace runs once before it
 is counted, so that modules are loaded, and counts calls of Python functions of manyhands: the files

@@ -296,7 +296,7 @@ def alpha_floor(crowd: dict[str, Any], n_classes: int, _: int) -> Callable[[], A
 
 
 def glad_floor(crowd: dict[str, Any], n_classes: int, n_evaluations: int) -> Callable[[], Any]:
-    """As many times as the optimiser evaluates: look up, multiply, exp, tanh, sum up twice."""
+    """Time the least work of GLAD: look up, multiply, exp, tanh and sum, twice per evaluation."""
     annotator, instance = crowd["annotator"], crowd["instance"]
     rng = np.random.default_rng(0)
     ability, beta = rng.random(int(annotator.max()) + 1), rng.random(int(instance.max()) + 1)
@@ -449,7 +449,7 @@ def summarise(cells: dict[Place, list[Record]]) -> dict[Place, Record]:
 
 
 def target_row(found: dict[Place, Record], target: Any) -> list[str]:
-    """What is wanted, what the worst cell measures, and whether it holds."""
+    """Return what is wanted, what the worst cell measures, and whether it holds."""
     text, figure, bound, *where = target
     cells = [found.get(each, {}) for each in product(*where)]
     name = "ratio" if figure == "cost" else figure

@@ -1,4 +1,4 @@
-"""How often intervals hold what they are about, simulated and on real tables, before and after.
+"""Measure how often intervals hold the truth, simulated and on real tables, before and after.
 
 Every interval that the library gives is simulated with small and large samples: agreement, shares
 (audits, gold, calibration), losses, the calibration error, annotators' reliabilities, confusion

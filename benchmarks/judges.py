@@ -238,7 +238,7 @@ def with_person_as_judge(name: str, rows: AnyArray, share: float, rng: Any) -> A
 
 
 def measure_people(set: str, n: int, share: float, block: int) -> Record:
-    """How often the interval holds the truth, and what the verdicts are."""
+    """Measure how often the interval holds the truth, and what the verdicts are."""
     _, enough, _ = people_of(set)
     found: dict[str, list[float]] = {"covered": [], CAN: [], CANNOT: [], "half": []}
     for draw in range(DRAWS):
@@ -318,7 +318,7 @@ def page_few(records: list[Record]) -> Record:
 
 
 def measure_estimates(set: str, n: int) -> Record:
-    """What people say of all items, from the labels of n; the truth is one person's labels."""
+    """Measure estimates of a person's labels of all items from n of them."""
     made, _ = loaded(set)
     matrix = made.to_matrix(codes=True)
     is_human = made.groups == ""
@@ -505,7 +505,7 @@ QUEUES = {
 
 
 def measure_queue(set: str, seed: int) -> Record:
-    """How much more frequent wrong labels are in the first tenth, and what checking a fifth gains.
+    """Measure how wrong labels concentrate in the first tenth, and the gain of checking a fifth.
 
     The models are undeclared; `GoldCorrected` has one person's labels of 50 random items, which are
     not counted. A second person says what is right after the first has checked.

@@ -319,7 +319,7 @@ def why_both(by_set: BySet) -> dict[str, Any]:
 
 
 def sizes(by_set: BySet) -> list[str]:
-    """How many candidates and folds every set has."""
+    """Return how many candidates and folds every set has."""
     problems = [p for p in (*REAL, *CONFIRMATION, *COMMON) if by_set[p.name]]
 
     def span(problem: Problem) -> str:

@@ -194,7 +194,7 @@ def medians(p: np.ndarray) -> np.ndarray:
 
 
 def covered(p: np.ndarray, y: np.ndarray) -> float:
-    """How often the shortest run of grades with `SHARE` of the mass holds the true grade."""
+    """Return how often the shortest run of grades with `SHARE` of the mass holds the true grade."""
     up_to = np.pad(p.cumsum(axis=1), [(0, 0), (1, 0)])
     best = np.full((len(p), 2), [0, p.shape[1]])
     mass = np.ones(len(p))

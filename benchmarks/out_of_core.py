@@ -374,7 +374,7 @@ def child(name: str) -> None:
 
 
 def page(measured: list[Record]) -> dict[str, Any]:
-    """What was measured last, and what follows for larger tables."""
+    """Write the latest measurements, and what follows for larger tables."""
     records = {record["name"]: record for record in measured}
 
     def figure(value: float | None, form: str) -> str:

@@ -66,7 +66,7 @@ class Trial:
         return METHODS[self.method](random_state=self.seed)
 
     def given(self, table: AnnotationTable) -> list[Any]:
-        """What the method is given: aggregators get no features."""
+        """Return the arguments of a method's fit: aggregators get no features."""
         if self.method == "Dawid-Skene":
             return [table]
         return [self.data.X_train[rows_of(self.data, table.instances)], table]

@@ -1,4 +1,4 @@
-"""Which annotations to buy, when to stop, what to review: replay on real tables, and simulations.
+"""Replay which annotations to buy, when to stop and what to review, on real and simulated tables.
 
 A cell is a run of a policy on a table; ``--seeds 3`` makes three runs. `features`, `packages` and
 `dense` need cleanlab and scikit-activeml.

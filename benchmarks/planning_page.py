@@ -75,7 +75,7 @@ def reached(records: list[Record], share: float = 0.99) -> str:
 
 
 def saved(found: Chosen) -> list[str]:
-    """How many annotations are needed."""
+    """Write how many annotations are needed."""
 
     def needed(name: str, policy: str) -> str:
         return reached(found[name, policy]) if (name, policy) in found else ""
@@ -167,7 +167,7 @@ def each_lines(found: Chosen) -> list[str]:
 
 
 def audit_lines(found: Chosen) -> list[str]:
-    """What audits say."""
+    """Write the results of audits."""
     names = ("accuracy", "level", "error", "covers", "wrong_and_sure")
     means = [
         {"set": name, **{key: 100 * mean(runs, key) for key in names}}

@@ -42,7 +42,7 @@ def some_of(table: AnnotationTable, rows: Any) -> AnnotationTable:
 
 
 def audited(set: str, policy: str, run: int, size: int = 50, draws: int = 200) -> Record:
-    """How far 50 audited labels are from the truth, and how often the interval holds it.
+    """Return how far 50 audited labels are from the truth, and how often the interval holds it.
 
     There are five annotations per instance.
     """

@@ -59,7 +59,7 @@ Figures = tuple[float, float, float]
 
 
 class Case(NamedTuple):
-    """What is needed to read a posterior with any rho.
+    """A table, with all that is needed to read a posterior with any rho.
 
     ``rho`` and ``se`` are as measured (0 and infinite if the library does not measure them),
     ``used`` is the rho of `DawidSkene`, ``cap`` that of `capped`. ``joint`` is without the
@@ -97,7 +97,7 @@ class Case(NamedTuple):
 
 
 def family_of(name: str) -> str:
-    """What a table is left out with."""
+    """Return the tables that are left out together with a table."""
     return FAMILIES.get(name, name)
 
 
@@ -272,7 +272,7 @@ def lone(cases: list[Case]) -> Iterator[str]:
 
 
 def believed_or_not(case: Case, share: float, seed: int) -> tuple[float, list[tuple[float, ...]]]:
-    """Share of compared instances of a thinned table, and figures if lone labels count or not.
+    """Return the share of compared instances, and figures with isolated labels known or not.
 
     The last figure is the greatest excess of a class over its share by gold.
     """

@@ -347,7 +347,7 @@ def of_part(records: Runs, part: str, seeds: Iterable[int] = SEEDS) -> Runs:
 
 
 def named(record: Record) -> str:
-    """Name of a record's method, which tells whether it adds another number than the default."""
+    """Return the name of a record's method, with the number it adds if that is not the default."""
     method, n_select = record["method"], record["n_select"]
     return method if n_select in (DEFAULT, PUBLISHED) else f"{method}, {n_select:g} times as many"
 
@@ -376,7 +376,7 @@ def gains_of(runs: Runs) -> list[float]:
 
 
 def shown(records: Runs, name: Named = named) -> list[str]:
-    """What the guard keeps, run by run."""
+    """Write which round the guard keeps, run by run."""
 
     def percent(fall: float) -> str:
         return f"{100 * fall:+.0f}" if abs(fall) <= 1 else "< -100" if fall < 0 else "> +100"
@@ -437,7 +437,7 @@ def judged(records: Runs, margin: float, least_z: float) -> list[str]:
 
 
 def margins(simulated: Runs, others: Runs) -> list[str]:
-    """What every margin does; the one in use is bold."""
+    """Write the effect of every margin; the one in use is bold."""
     rows = []
     for margin in MARGINS:
         for z in LEAST_ZS:
@@ -490,7 +490,7 @@ def by_set(runs: Runs) -> dict[str, float]:
 
 
 def verdict(own: Runs, n_select: float) -> str:
-    """What a number does to DASC, and what the guard catches."""
+    """Return the effect of a number on DASC, and what the guard catches."""
     gains = gains_of(where(own, method="DASC"))
     spoilt = [r for r in own if r["method"] != "DASC" and gain(r, -1) <= -3]
     caught, mean = sum(gain(r, kept(r)) > -3 for r in spoilt), by_set(own)
@@ -505,7 +505,7 @@ def verdict(own: Runs, n_select: float) -> str:
 
 
 def numbers(runs: Runs) -> dict[str, Any]:
-    """What each number does, on the cells that are run for all numbers."""
+    """Write the effect of each number, on the cells that are run for all numbers."""
     own = {n: paired(runs, n) for n in CANDIDATES}
     fewer, more = (by_set(each) for each in own.values())
     behind = [f"{k} ({more[k] - fewer[k]:+.1f})" for k in more if more[k] < fewer[k]]
@@ -533,7 +533,7 @@ def with_interval(place: tuple[str, str, str], runs: Runs) -> str:
 
 
 def fallback(runs: Runs) -> dict[str, Any]:
-    """Which round is best kept after an alarm."""
+    """Write which round is best kept after an alarm."""
     alarms = [r for r in runs if kept(r) < len(r["accuracy"]) - 1]
     rules = {
         "base": [0] * len(alarms),

@@ -176,7 +176,7 @@ def equal_crowd(n: int, votes: int, seed: int) -> tuple[AnnotationTable, np.ndar
 
 
 def fit_equal(crowd: str, method: str, seed: int) -> Record:
-    """What a method makes of annotators who are all equal and often wrong."""
+    """Measure a method on annotators who are all equal and often wrong."""
     given, truth = equal_crowd(*EQUAL[crowd], seed)
     make, corrected = METHODS[method]
     with nullcontext() if corrected else uncorrected():
@@ -253,7 +253,7 @@ def fit_tol(set: str) -> Record:
 
 
 def tol_page(records: list[Record]) -> dict[str, Any]:
-    """What convergence costs and gives on the real tables."""
+    """Write what convergence costs and gives on the real tables."""
 
     def of(tol: float, name: str) -> Any:
         return np.array([r["tolerances"][f"{tol:g}"][name] for r in records])

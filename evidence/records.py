@@ -109,7 +109,7 @@ class Record:
 
     @cached_property
     def key(self) -> str:
-        """What the record is filed under; see `cell_key`."""
+        """Return the key under which the record is filed; see `cell_key`."""
         return cell_key(self.specification, self.seed, self.data_checksum)
 
 

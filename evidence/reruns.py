@@ -1,4 +1,4 @@
-"""What the last rerun of every row found: whether later code gives the recorded figures.
+"""Results of the last rerun of every row: whether later code gives the recorded figures.
 
 ``reruns.json``, in the folder of the records, has one line per row.
 """

@@ -1,4 +1,4 @@
-"""How good the probabilities and the labels of a crowd's instances are, by their true classes."""
+"""Scores of the probabilities and labels of a crowd's instances against their true classes."""
 
 from __future__ import annotations
 

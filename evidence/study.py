@@ -134,7 +134,7 @@ class Study:
 
     @property
     def records(self) -> Path:
-        """Where the records are kept."""
+        """Return the folder of the records."""
         return ROOT / "results" / "benchmarks" / f"{self.name}.jsonl"
 
     # -- measuring ---------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class Study:
         return sorted(path.stem.removeprefix(f"{self.name}-") for path in found)
 
     def place(self, part: str) -> str:
-        """Where a page stands in the folder of the results."""
+        """Return the path of a page in the folder of the results."""
         return f"{self.name}/{part}.md" if part else f"{self.name}.md"
 
     def text(

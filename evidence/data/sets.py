@@ -23,7 +23,7 @@ FOLDER_FILES = ("features.npz", "annotations.csv", "labels.csv")
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What a run is fitted on and measured against; absent parts are None.
+    """Data that a run is fitted on and measured against; absent parts are None.
 
     Attributes
     ----------

@@ -192,7 +192,7 @@ class FigurePlan:
 
 @dataclass(frozen=True)
 class Claim:
-    """What is claimed, whose claim it is (see `ORIGINS`), and how it is tested."""
+    """A claim: its statement, whose it is (see `ORIGINS`), and how it is tested."""
 
     id: str
     text: str

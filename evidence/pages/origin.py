@@ -1,4 +1,4 @@
-"""Where a page comes from: what did not run, and the records that it is made from."""
+"""The provenance of a page: what did not run, and the records that it is made from."""
 
 from __future__ import annotations
 

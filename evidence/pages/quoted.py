@@ -76,7 +76,7 @@ class MarkdownTable:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a quoted figure comes from.
+    """The source of a quoted figure.
 
     Attributes
     ----------

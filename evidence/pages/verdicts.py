@@ -59,7 +59,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Measure:
-    """What a claim measures of a run.
+    """The quantity that a claim measures of a run.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What to run: rows selected by name, their cells, and the outcome of each cell."""
+"""The plan of a run: rows selected by name, their cells, and the outcome of each cell."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a cell ended.
+    """The outcome of a cell.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Silent:
 
 @dataclass(frozen=True)
 class Job:
-    """What every worker process needs to know.
+    """All that a worker process needs to know.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # It needs torch.
 
 @dataclass(frozen=True)
 class TrainingProtocol:
-    """How networks are trained in a comparison.
+    """Settings with which networks are trained in a comparison.
 
     Attributes
     ----------

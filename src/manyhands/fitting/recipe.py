@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recipe:
-    """How a network is trained: the effective shared parameters and protocol of a method.
+    """Settings of one training: the effective shared parameters and protocol of a method.
 
     Attributes
     ----------
