@@ -14,7 +14,8 @@ from evidence.data.sets import checksum, load_data
 from evidence.experiments.papers import row_ids
 from evidence.pages import what_holds
 from evidence.pages.page import write_results
-from evidence.records import is_share
+from evidence.pages.verdicts import measured
+from evidence.records import GOLD, is_share
 from evidence.reruns import read_reruns
 from evidence.store import latest_records, open_packed, packed_papers, read_records
 from manyhands import (
@@ -31,8 +32,8 @@ from tests.building import built
 ROOT = Path(__file__).parents[2]
 
 ROWS = {
-    "chu2021": 456,
-    "crowding2021": 118,
+    "chu2021": 489,
+    "crowding2021": 121,
     "dasc2023": 278,
     "iced2022": 331,
     "neucrowd2022": 396,
@@ -293,6 +294,25 @@ def test_no_committed_record_is_superseded(experiments, records):
         for run in runs.values()
     }
     assert {record.row for record in records if (record.paper, record.key) not in used} == set()
+
+
+def test_conals_search_compares_what_the_validation_images_chose(experiments):
+    rows, papers = experiments
+    (claim,) = (c for c in papers["chu2021"].claims if c.id == "better-than-crowd-layer-searched")
+    packed = open_packed(ROOT / "results", "chu2021")
+    searched = [row for row in rows if row.table == "chu2021/search_test"]
+    runs = latest_records(searched, packed.records(lambda line: "search" in line["row"]))
+    assert len(searched) == 15
+    for side in ("better", "than"):
+        (chosen,) = row_ids(claim.test[side])
+        folder = chosen.partition("/")[0]
+        seen = {
+            name: measured(found[0], "valid_accuracy", GOLD)
+            for name, found in runs.items()
+            if name.startswith(folder)
+        }
+        assert chosen == max(seen, key=seen.get)
+        assert list(seen.values()).count(seen[chosen]) == 1
 
 
 @pytest.mark.data
