@@ -597,7 +597,7 @@ def test_patience_and_checkpoint_need_what_they_need(tmp_path):
         built(CrowdLayerClassifier, patience=2, **QUICK).fit(X, A)
     with pytest.raises(AnnotationError, match="integer random_state"):
         CrowdLayerClassifier(checkpoint=tmp_path / "c", max_epochs=1).fit(X, A)
-    with pytest.raises(AnnotationError, match="validation applies to networks"):
+    with pytest.raises(AnnotationError, match="validation is for training a network"):
         AggregatedClassifier(backbone=LogisticRegression(), validation=0.2).fit(X, A)
 
 

@@ -590,7 +590,7 @@ def test_annotators_who_said_nothing_are_not_imitated():
         ({"patience": 2}, "patience=2 stops"),
         ({"validation": (1, 2, 3)}, "validation has 3 parts"),
         ({"checkpoint": "run.safetensors"}, "checkpoint needs an integer random_state"),
-        ({"estimator": base(checkpoint="a")}, "estimator has checkpoint='a', one file for"),
+        ({"estimator": base(checkpoint="a")}, "estimator has checkpoint='a', a single file"),
         ({"validation": 1e-6}, "leaves one part empty; use a larger"),
         ({"validation": 0.9999}, "leaves one part empty; use a smaller"),
         ({"validation": (np.eye(4), np.zeros(3, int))}, "4 rows of X but gold labels of shape"),

@@ -326,7 +326,7 @@ def test_the_estimator_is_trained_where_nothing_is_missing():
         ({"warm_start": True}, "warm_start=True continues from .* belong to another model"),
         ({"annotator": ConfidenceSelector()}, "annotator"),
         ({"annotator": GraphCompleter}, r"annotator=GraphCompleter is a class; give an object"),
-        ({"annotator": base(checkpoint="a")}, "annotator has checkpoint='a', one file for"),
+        ({"annotator": base(checkpoint="a")}, "annotator has checkpoint='a', a single file"),
         ({"n_select": "most"}, "n_select"),
     ],
 )

@@ -129,8 +129,8 @@ def test_what_a_scikit_learn_classifier_cannot_do_is_refused(tmp_path):
     X, A, _ = make_crowd_problem()
     for parameters, message in [
         ({"class_balance": "focal"}, "changes the loss of a network"),
-        ({"validation": 0.2}, "validation applies to networks"),
-        ({"checkpoint": tmp_path / "x", "random_state": 0}, "checkpoint applies to networks"),
+        ({"validation": 0.2}, "validation is for training a network"),
+        ({"checkpoint": tmp_path / "x", "random_state": 0}, "checkpoint is for training a network"),
     ]:
         with pytest.raises(AnnotationError, match=message):
             SoftProbClassifier(LogisticRegression(), **parameters).fit(X, A)

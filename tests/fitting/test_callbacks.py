@@ -149,7 +149,7 @@ def test_what_is_no_callback_is_refused():
     with pytest.raises(AnnotationError, match=r"callbacks\[0\] is .*manyhands.training.Callback"):
         CrowdLayerClassifier(callbacks=[print]).fit(X, A)
     second = AggregatedClassifier(backbone=LogisticRegression(), callbacks=[Diary()])
-    with pytest.raises(AnnotationError, match="callbacks applies to networks"):
+    with pytest.raises(AnnotationError, match="callbacks is for training a network"):
         second.fit(X, A)
 
 

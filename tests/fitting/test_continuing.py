@@ -230,7 +230,7 @@ def test_dicts_and_datasets():
         part = torch.utils.data.TensorDataset(torch.from_numpy(X[rows]).float())
         model.partial_fit(part, TABLE[rows])
     assert len(model.seen_.X) == 60
-    with pytest.raises(AnnotationError, match=r"another kind \(array\) than before \(Dataset\)"):
+    with pytest.raises(AnnotationError, match=r"X is an array, but earlier calls gave a Dataset"):
         model.partial_fit(X[:5], TABLE[:5], duplicates="last")
 
 
