@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 
 ROWS = {
     "chu2021": 489,
-    "crowding2021": 121,
+    "crowding2021": 125,
     "dasc2023": 278,
     "iced2022": 331,
     "neucrowd2022": 396,
@@ -141,7 +141,7 @@ ELSEWHERE = ("not a set of", "not a row of", "stand-in", "not the paper's", "doe
 EQUAL = {
     "does-not-hurt-i70-released",
     "does-not-hurt-cifar10",
-    "stable-labelme",
+    "two-steps-are-stable-1e_4-labelme",
     "sparse-saves-labelme",
 }
 """Claims of the papers that two are about equal, not that one is better."""
