@@ -103,7 +103,9 @@ def test_other_column_names_are_taken_and_said(home):
     result = done("describe", "B.csv")
     assert "column 'rater' is read as the worker" in result.stderr
     assert "rater" not in result.stdout
-    assert done("describe", "B.csv", "--worker", "rater").stdout == result.stdout
+    named = done("describe", "B.csv", "--worker", "rater").stdout
+    assert named.replace("B.csv --worker rater --out", "B.csv --out") == result.stdout
+    assert "B.csv --worker rater --out labels" in named  # The next command keeps the option.
 
 
 def test_aggregate_writes_what_the_library_infers(home):
