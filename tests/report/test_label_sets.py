@@ -1,6 +1,7 @@
 """The report on sets of labels."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from manyhands import LabelSetTable, MultiLabelDawidSkene, MultiLabelMajorityVote, decide_sets
 from manyhands.io.consensus_sets import set_consensus
 from manyhands.metrics.set_levels import levels_of_sets
-from manyhands.report import render_report, summarize_sets, summary_tables
+from manyhands.report import ItemContents, render_report, summarize_sets, summary_tables
 from manyhands.report.label_sets import SET_SECTIONS, SetFindings, told_of_decision
 from tests.report.conftest import EVIL, Page
 
@@ -98,6 +99,18 @@ def test_options_and_items_by_doubt(made):
     assert first["n_ticked"] == ticked[1]
     assert summary["items"]["rows"][0]["id"] == items[0]["id"]
     assert len(summary["items"]["rows"][0]["given"]) == 3
+
+
+def test_doubtful_items_are_named_by_their_texts(made):
+    _, _, summary = made
+    (check,) = (step for step in summary["set_actions"] if step["code"] == "check")
+    first = check["rows"][0]
+    page = render_report(summary, ItemContents({str(first["id"]): "What a lovely day"}))
+    steps = page[page.index('id="step-check"') :].partition("</ul>")[0]
+    assert "What a lovely day</bdi></a>" in steps
+    assert "“" in first["text"]
+    assert first["text"].replace(" %", "\u202f%") in steps
+    assert re.search(r"\d %", steps) is None  # A narrow screen would break the line there.
 
 
 def test_gold_of_some_options_says_so():

@@ -39,16 +39,27 @@ def visible(value: Any) -> str:
     return "".join(repr(c)[1:-1] if unicodedata.category(c) in HIDDEN else c for c in str(value))
 
 
+def prose(value: Any) -> Markup:
+    r"""Write a text with no line break within an option, or between a number and its %.
+
+    Examples
+    --------
+    >>> print(prose("right with 52 %: give it as --known"))
+    right with 52\u202f%: give it as <span class="whole">--known</span>
+    """
+    safe = re.sub(r"(?<=\d) %", "\u202f%", str(escape(visible(value))))
+    return Markup(re.sub(r"(?<![\w-])--\w[\w-]*", r'<span class="whole">\g<0></span>', safe))
+
+
 def sentence(text: str) -> Markup:
-    """Write a text as a sentence: a capital, a full stop, and no line break within an option.
+    """Write a text as `prose` with a capital and a full stop.
 
     Examples
     --------
     >>> print(sentence("take it back as --known"))
     Take it back as <span class="whole">--known</span>.
     """
-    safe = str(escape(visible(text[:1].upper() + text[1:])))
-    return Markup(re.sub(r"--\w[\w-]*", r'<span class="whole">\g<0></span>', safe) + ".")
+    return prose(f"{text[:1].upper()}{text[1:]}.")
 
 
 def clipped(value: Any, limit: int = CLIP) -> str:
@@ -188,6 +199,7 @@ def rest_lines(rows: list[Mapping[str, Any]]) -> str:
 
 FILTERS = {
     "visible": visible,
+    "prose": prose,
     "sentence": sentence,
     "clipped": clipped,
     "name": name,

@@ -490,16 +490,17 @@ def _expected_wrong(found: SetFindings, doubtful: Content) -> str:
     return f"The model expects {options} in {n}, half of them in the {half} that come first."
 
 
-def _doubt(row: Content) -> str:
-    """Write an item with its most doubtful option."""
+def _doubt(row: Content) -> Content:
+    """Write an item with its most doubtful option; the page says first which item it is."""
     first = row["doubts"][0]
     labels = ", ".join(clipped(name) for name in row["labels"]) or "no label"
     state = "given" if first["given"] else "not given"
-    return (
-        f"{clipped(row['id'])}: {labels}; “{clipped(first['option'])}” is {state}, right with "
+    text = (
+        f"{labels}; “{clipped(first['option'])}” is {state}, right with "
         f"{percent(round(first['certainty'], 2))}, ticked by {first['n_ticked']} of "
         f"{row['n_annotations']}"
     )
+    return {"id": row["id"], "text": text}
 
 
 def _talk(found: SetFindings, expected: float) -> Iterator[Action]:
@@ -570,7 +571,7 @@ def _explain(found: SetFindings) -> Iterator[Action]:
         ActionCode.EXPLAIN,
         "set_options",
         f"Explain {counted(len(rows), 'option')} better",
-        f"Annotators hardly agree on when {names} {'applies' if len(rows) == 1 else 'apply'}: "
+        f"Annotators hardly agree on when to tick {names}: "
         "clearer guidelines, or options that do not overlap, help more than further answers.",
         sum(row["expected_wrong"] for row in rows) / 3,
         [
