@@ -164,7 +164,7 @@ def test_a_column_that_says_that_nothing_applies_is_no_option():
     hints = warnings_of(df, labels=columns)
     assert any("'none' counts as an option" in said and "options=" not in said for said in hints)
     df.loc[0, "none"] = 1
-    with pytest.raises(AnnotationError, match=r"'none', which none names, .* in row 0"):
+    with pytest.raises(AnnotationError, match=r"'none' is ticked beside .* in row 0, but none="):
         LabelSetTable.from_frame(df, labels=columns, none="none")
 
 

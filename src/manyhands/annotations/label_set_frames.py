@@ -41,7 +41,7 @@ from manyhands.annotations.label_sets import (
     cut,
     listed_labels,
 )
-from manyhands.annotations.passes import read_marks
+from manyhands.annotations.passes import PASSES, read_marks
 from manyhands.annotations.suspicious import folded, warn_of_alike
 from manyhands.annotations.table import AnnotationTable
 from manyhands.annotations.wide import with_joined_task
@@ -479,13 +479,17 @@ def _read(
         labels = cut(cell, separator) if separator is not None else [cell.strip()]
         labels = [label for label in labels if label]
     labels = list(dict.fromkeys(labels))
-    for argument, said in (("none", none), ("abstain or skip", tuple(map(str, marks)))):
-        stands = [label for label in labels if label in said]
-        if stands and len(labels) > 1:
+    if len(labels) > 1:
+        own = dict.fromkeys(none, "none") | {
+            str(mark): PASSES[kind] for mark, kind in marks.items()
+        }
+        if stands := next((label for label in labels if label in own), None):
+            argument = f"{own[stands]}={stands!r}"
+            means = "that nothing was ticked" if own[stands] == "none" else "that nobody answered"
             raise AnnotationError(
-                f"column {column!r} holds {cell!r} in {where(cell)}: {stands[0]!r} stands beside "
-                f"other labels, although {argument} names it; correct the cell, or leave "
-                f"{stands[0]!r} out of {argument}"
+                f"column {column!r} holds {cell!r} in {where(cell)}: {stands!r} stands beside "
+                f"other labels, but {argument} says {means}; correct the cell, or leave "
+                f"{argument} out"
             )
     for mark, kind in marks.items():
         if labels == [str(mark)]:
@@ -640,9 +644,9 @@ def _ticked_columns(data: Any, names: list[str], none: tuple[str, ...]) -> Cells
         beside = cells[:, names.index(word)] & cells[:, is_option].any(axis=1)
         if beside.any():
             raise AnnotationError(
-                f"column {word!r}, which none names, is ticked beside other options in "
-                f"{rows_of(data, np.flatnonzero(beside))}; correct the cells, or leave {word!r} "
-                "out of none"
+                f"column {word!r} is ticked beside other options in "
+                f"{rows_of(data, np.flatnonzero(beside))}, but none={word!r} says that nothing "
+                f"was ticked; correct the cells, or leave none={word!r} out"
             )
     where, codes = np.nonzero(cells[:, is_option])
     start = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=n))])
