@@ -188,7 +188,7 @@ def test_texts(files, tmp_path):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--method", "crowd-stacking"), "badly calibrated"),
+        (("--method", "crowd-stacking"), "further off where"),
         (("--method", "conal"), "CoNALClassifier learns one label per instance"),
         (("--method", "auto"), "--method auto chooses among methods for single labels"),
         (("--seeds", "2"), "--seeds is for single labels"),

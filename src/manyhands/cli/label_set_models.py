@@ -26,8 +26,9 @@ RESERVED = {
 """Parameters that --set refuses, and what to do instead."""
 
 STACK = (
-    "One crowd-stacking per option was badly calibrated on texts in a study, and better where "
-    "features tell much (docs/label_sets.md); it takes one option (--multilabel split)."
+    "One crowd-stacking per option is better where features tell much, and its probabilities are "
+    "further off where they tell little (docs/label_sets.md); it takes one option (--multilabel "
+    "split)."
 )
 
 
