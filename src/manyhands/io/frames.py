@@ -47,6 +47,7 @@ def read_frame(path: Path, stated: Stated = UNSTATED) -> Frame:
     if sheet.separator:  # In a workbook, text is never a formula, and has no apostrophe.
         columns = {name: _released(cells) for name, cells in columns.items()}
     rows = pd.Index(sheet.numbers, name=SHEET_ROWS)
+    del sheet  # Its rows take most of the memory.
     cells = {name: [cell or None for cell in column] for name, column in columns.items()}
     frame = pd.DataFrame(cells, index=rows, dtype=str, columns=list(cells))
     return nw.from_native(frame, eager_only=True)

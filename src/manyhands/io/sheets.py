@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -148,7 +149,7 @@ class Sheet:
         """
         n = len(self.header)
         if self.rows and all(map(n.__eq__, map(len, self.rows))):
-            return list(zip(*self.rows, strict=True))
+            return [tuple(map(itemgetter(k), self.rows)) for k in range(n)]
         full = []
         for number, row in zip(self.numbers, self.rows, strict=True):
             if len(row) > n:
@@ -467,6 +468,8 @@ def sheet_of(
     """
     sheet = Sheet(separator=separator)
     blank: list[int] = []
+    # Ids and labels recur: each is held once, which saves most of the memory of long tables.
+    once = {}.setdefault  # type: ignore[var-annotated]
     with _no_collection():
         for number, row in enumerate(rows, start=first):
             if not (row and row[0].strip()) and not "".join(row).strip():
@@ -476,7 +479,7 @@ def sheet_of(
                 sheet.complete = False
                 break
             sheet.numbers.append(number)
-            sheet.rows.append(row)
+            sheet.rows.append([once(cell, cell) for cell in row])
     if not sheet.rows:
         return sheet
     above = _titles(sheet)
