@@ -121,7 +121,7 @@ def test_texts_of_a_sheet_stand_on_the_page_and_nothing_accepted_is_explained(tm
     reading = ("--annotators", "Ann,Bea", "--format", "wide", "--ordered")
     printed = run("aggregate", str(sheet), *reading, "--out", str(out)).stdout
     assert "recommended: accept 0" in printed
-    assert "'manyhands next' lists whom to ask" in printed
+    assert "'manyhands next' says whom to ask" in printed
     assert "came late" in (out / "report.html").read_text()
     said("report", out, "--texts", "none")
     assert "came late" not in (out / "report.html").read_text()

@@ -183,7 +183,7 @@ def test_the_explorer_and_predictions_of_a_folder_of_means_are_refused_by_name(s
     done("aggregate", "slider.csv", *NUMBERS, "--out", "own")
     says = ["own holds means of ratings (RatingMean)", "labels.csv", "--scale ordinal"]
     refused(3, "explore", "own", "--annotations", "slider.csv", *NUMBERS,
-            says=[*says, "the explorer is for"])  # fmt: skip
+            says=[*says, "the explorer needs labels that are classes"])  # fmt: skip
     refused(3, "predict", "own", "truth.csv", says=["does not use features", "--continue"])
 
 

@@ -106,7 +106,7 @@ def test_flat_names_are_all_there_is_and_lead_back(cls):
 def test_anothers_protocol_is_refused():
     X, A, _ = make_crowd_problem()
     for wrong in (CrowdInGProtocol(), MethodProtocol(), {"embedding_dim": 3}):
-        with pytest.raises(AnnotationError, match="is not for CoNALClassifier; give CoNALProtocol"):
+        with pytest.raises(AnnotationError, match="does not fit CoNALClassifier; give"):
             CoNALClassifier(protocol=wrong, **QUICK).fit(X, A)
 
 

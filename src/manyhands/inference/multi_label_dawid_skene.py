@@ -185,8 +185,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         _warn_of_ticks(table)
         whole, table = table, _without_lone_passes(table, self._gold)
         if table is not whole:
-            n = int((np.bincount(whole.passes[:, 0]) > 0).sum())
-            n -= 0 if table.passes is None else int((np.bincount(table.passes[:, 0]) > 0).sum())
+            n = _passed(whole) - _passed(table)
             warn_caller(
                 f"nobody answered {counted(n, 'instance')} of {whole.n_instances:,}, as all "
                 f"annotators who saw {'it' if n == 1 else 'them'} abstained or skipped: the "
@@ -512,6 +511,11 @@ def _without_lone_passes(table: LabelSetTable, gold: IntArray | None) -> LabelSe
         return table
     columns = answers._columns._replace(passes=answers.passes[kept])
     return replace(table, answers=AnnotationTable(*columns))
+
+
+def _passed(table: LabelSetTable) -> int:
+    """Return the number of instances of which somebody abstained."""
+    return 0 if table.passes is None else len(np.unique(table.passes[:, 0]))
 
 
 def _warn_of_ticks(table: LabelSetTable) -> None:

@@ -105,7 +105,7 @@ def aggregate_label_sets(
     """
     place = None if out is None else check_output(Path(out), options.get("to", "table"))
     cells = None if known is None else np.where(known < 0, np.nan, known)
-    model.fit(table, **({} if cells is None else {"gold": cells}))
+    model.fit(table, gold=cells)
     return _concluded(model, gold, place, **options)
 
 
