@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,10 +15,8 @@ from manyhands.annotations import LabelSetTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.label_set_frames import word_of_nothing
 from manyhands.decision import SetDecision, decide_sets
-from manyhands.exceptions import AnnotationError, WriteError
+from manyhands.exceptions import AnnotationError
 from manyhands.files import write_atomically
-from manyhands.fitting.folders import STAGING, publish
-from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference import MultiLabelDawidSkene
 from manyhands.inference.set_aggregator import BaseSetAggregator
 from manyhands.io import Export
@@ -32,12 +29,10 @@ from manyhands.jobs.outputs import (
     ANNOTATORS,
     LABELS,
     SUMMARY,
-    contents_of,
-    job_folder,
-    name_files,
+    keep_aggregator,
 )
 from manyhands.metrics.set_levels import levels_of_sets
-from manyhands.models import load, save
+from manyhands.models import load
 from manyhands.report import Contents, summarize_sets, write_report
 from manyhands.report.label_sets import (
     SetFindings,
@@ -392,23 +387,12 @@ def _write_folder(
     summary: dict[str, Any],
     own: dict[str, Any],
 ) -> list[Path]:
-    with job_folder(folder) as place:
-        if (place / "model.json").exists() and not holds_aggregator(place):
-            raise WriteError(
-                errno.EEXIST,
-                f"cannot write {str(folder)!r}: its model is from fit; choose another folder",
-            )
-        staged = place / STAGING
-        save(model, staged)
+    def write(staged: Path) -> None:
         write_sets(staged / LABELS, found, **own)
         for name, columns in tables.items():
             write_table(staged / name, columns, keep_formulas=own["keep_formulas"])
-        name_files(summary, folder)
-        write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
-        write_report(staged / SUMMARY, staged / "report.html", contents_of(own["shown"]))
-        written = sorted(path.name for path in staged.iterdir() if path.suffix != ".safetensors")
-        publish(place)
-    return [folder / name for name in written]
+
+    return keep_aggregator(folder, model, summary, write, own["shown"])
 
 
 def annotator_columns(model: BaseSetAggregator) -> dict[str, list[Any]]:

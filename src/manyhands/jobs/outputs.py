@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -206,10 +206,21 @@ def keep_tables(
     keep_formulas: bool = False,
 ) -> None:
     """Write ``labels.csv``, ``annotators.csv`` and ``summary.json``, as every job does."""
+    _write_labels(staged, found, annotators, shown, keep_formulas=keep_formulas)
+    write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
+
+
+def _write_labels(
+    staged: Path,
+    found: Consensus,
+    annotators: dict[str, list[Any]],
+    shown: Shown | None,
+    *,
+    keep_formulas: bool,
+) -> None:
     labels = with_shown(found.columns(), shown)
     write_table(staged / LABELS, labels, keep_formulas=keep_formulas)
     write_table(staged / ANNOTATORS, annotators, keep_formulas=keep_formulas)
-    write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
 
 
 def times_of(export: Export | None, table: AnnotationTable) -> dict[str, FloatArray]:
@@ -257,6 +268,32 @@ def keep_labels(
 
     Raises WriteError for the reasons of `job_folder`, or if the folder contains a classifier.
     """
+
+    def write(staged: Path) -> None:
+        _write_labels(staged, found, annotators, shown, keep_formulas=keep_formulas)
+
+    return keep_aggregator(folder, model, summary, write, shown, files=files)
+
+
+def keep_aggregator(
+    folder: Path,
+    model: Any,
+    summary: dict[str, Any],
+    write: Callable[[Path], None],
+    shown: Shown | None = None,
+    *,
+    files: Mapping[str, Any] | None = None,
+) -> list[Path]:
+    """Write an aggregator, its tables, summary and report into a folder; return the files.
+
+    ``write(place)`` writes the labels and the tables beside them; ``files`` are as in
+    `keep_labels`.
+
+    Raises
+    ------
+    WriteError
+        For the reasons of `job_folder`, or if the folder contains a classifier.
+    """
     with job_folder(folder) as place:
         if (place / "model.json").exists() and not holds_aggregator(place):
             raise WriteError(
@@ -265,8 +302,9 @@ def keep_labels(
             )
         staged = place / STAGING
         save(model, staged)
+        write(staged)
         name_files(summary, folder, files)
-        keep_tables(staged, found, annotators, summary, shown, keep_formulas=keep_formulas)
+        write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
         write_report(staged / SUMMARY, staged / "report.html", contents_of(shown))
         written = sorted(p.name for p in staged.iterdir() if p.suffix != ".safetensors")
         publish(place)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,7 @@ from manyhands.agreement import krippendorff_alpha
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.class_order import number_of
 from manyhands.annotations.duplicates import Duplicates
-from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, WriteError, warn_caller
-from manyhands.files import write_atomically
-from manyhands.fitting.folders import STAGING, publish
-from manyhands.fitting.saving import holds_aggregator
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
 from manyhands.inference.identifiability import unidentified_numbers
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.io import GoldFile
@@ -25,13 +20,10 @@ from manyhands.io.shown import Shown, with_shown
 from manyhands.jobs.outputs import (
     ANNOTATORS,
     LABELS,
-    SUMMARY,
-    contents_of,
-    job_folder,
-    name_files,
+    keep_aggregator,
 )
-from manyhands.models import load, save
-from manyhands.report import summarize_ratings, write_report
+from manyhands.models import load
+from manyhands.report import summarize_ratings
 from manyhands.typing import FloatArray
 from manyhands.wording import outside_ratings
 
@@ -226,22 +218,11 @@ def _write_folder(
     shown: Shown | None,
     keep_formulas: bool,
 ) -> list[Path]:
-    with job_folder(folder) as place:
-        if (place / "model.json").exists() and not holds_aggregator(place):
-            raise WriteError(
-                errno.EEXIST,
-                f"cannot write {str(folder)!r}: its model is from fit; choose another folder",
-            )
-        staged = place / STAGING
-        save(model, staged)
+    def write(staged: Path) -> None:
         write_table(staged / LABELS, values, keep_formulas=keep_formulas)
         write_table(staged / ANNOTATORS, annotators, keep_formulas=keep_formulas)
-        name_files(summary, folder)
-        write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
-        write_report(staged / SUMMARY, staged / "report.html", contents_of(shown))
-        written = sorted(path.name for path in staged.iterdir() if path.suffix != ".safetensors")
-        publish(place)
-    return [folder / name for name in written]
+
+    return keep_aggregator(folder, model, summary, write, shown)
 
 
 def _numbers_of(gold: GoldFile, table: AnnotationTable) -> FloatArray:
