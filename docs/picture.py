@@ -27,9 +27,9 @@ def picture(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         report = write_report(summary, Path(folder, "report.html"))
         command = [browser, "--headless", "--no-sandbox", "--hide-scrollbars"]
-        command += [f"--screenshot={path}", "--window-size=1100,800", report.as_uri()]
+        command += [f"--screenshot={path}", "--window-size=1100,748", report.as_uri()]
         subprocess.run(command, check=True, capture_output=True)
-    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 
 
 if __name__ == "__main__":

@@ -193,7 +193,7 @@ def test_two_annotators_are_no_basis_for_a_figure():
     assert (planned["level"], planned["headline"], planned["enough"]) == (None, told, answer)
     page = Path("labels/report.html").read_text(encoding="utf-8")
     assert "Check 100 labels that are drawn at random" in page
-    assert "We suggest to stop" not in page
+    assert "We suggest stopping" not in page
     refused = run("budget", "two.csv", "--runs", 1)
     assert refused.exit_code == 3
     assert "there are two annotators" in refused.stderr
@@ -312,10 +312,10 @@ def test_where_all_labels_are_to_review_a_sample_comes_first():
     assert found["actions"] == {"accept": 0, "collect more": 0, "review": N}
     reviewed = " ".join(done("review", "crowd.csv").stdout.split())
     assert ALL_TO_REVIEW in reviewed
-    assert "labels are to review" not in reviewed
+    assert "labels need review" not in reviewed
     page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
     assert ALL_TO_REVIEW in page
-    assert f"{N}\u00a0labels are to review" not in page
+    assert f"{N}\u00a0labels need review" not in page
 
 
 def test_annotations_are_called_enough_only_where_the_labels_are_good():
@@ -353,7 +353,7 @@ def test_what_nobody_can_judge_has_no_expected_gain_anywhere():
         page = html.unescape(ask(desk, "/next")[2])
         assert told["enough"] in page
         assert "Corrected labels, expected" not in page
-        assert "We suggest to stop" not in page
+        assert "We suggest stopping" not in page
 
 
 @pytest.mark.parametrize("sheet", ["--random", "-n"])

@@ -161,9 +161,9 @@ def test_to_review_means_the_same_everywhere():
         assert desk.counts()["review"] == len(desk.rows(Choice(state="review"))) == n
         write_reviewed(desk, Path("explored.csv"), "table", only=False)
     assert sum(row["action"] == "review" for row in read("explored.csv")) == n
-    assert f"{n} of the {N} labels are to review" in done("review", "A.csv").stdout
+    assert f"{n} of the {N} labels need review" in done("review", "A.csv").stdout
     page = Path("labels/report.html").read_text(encoding="utf-8")
-    assert f"{n}\u00a0labels are to review" in page
+    assert f"{n}\u00a0labels need review" in page
 
 
 def test_one_number_of_labels_is_accepted_everywhere():

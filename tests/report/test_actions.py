@@ -458,7 +458,7 @@ def test_answers_count_whom_the_page_flags_and_compare_two_windows(full):
     assert said("good is each").endswith("Nobody needs a closer look.")
     rows[0]["screen"]["flags"], rows[1]["screen"]["flags"] = ["repeating pattern"], ["one label"]
     summary["annotators"]["n_flagged"] = 3
-    assert "3 annotators need a closer look, 2 of whom answer at random" in said("good is each")
+    assert "3 annotators need a closer look: 2 of them answer at random" in said("good is each")
     assert "of the first and" in said("better or worse")
     del summary["time"]["windows"]["rows"][1:]
     assert "of the first and" not in said("better or worse")

@@ -82,7 +82,7 @@ def test_warnings_in_words():
     B = np.tile(A[:12], (3, 1))
     told = {w["code"]: w["text"] for w in summarize(AnnotationTable.from_matrix(B))["warnings"]}
     assert told["always-the-same-class"] == (
-        "1 annotator gave the same class nearly every time, where others would not: “2”."
+        "1 annotator nearly always gave the same class, although others did not: “2”."
     )
     assert "no-overlap" in {w["code"] for w in summarize(np.array([[0, -1], [-1, 1]]))["warnings"]}
 
@@ -224,7 +224,10 @@ def test_dependence_is_shown():
     }  # fmt: skip
     page = " ".join(render_report(shown).split())
     assert model.dependence_ < 0.1
-    assert "about the same item rarely make the same mistake, and the labels allow for it" in page
+    assert (
+        "about the same item rarely make the same mistake. The probabilities take this into account"
+        in page
+    )
     assert "1 declared family counts as fewer annotators" in page
     independent = DawidSkene(dependence=0).fit(table)
     page = render_report(summarize(table, aggregator=independent))

@@ -318,7 +318,7 @@ def review_sets(
             say(f"or, to measure how many labels are right, run: {gold}")
     if not random:
         say(
-            "mistakes that most annotators share look sure: check some sets at random, too "
+            "mistakes that most annotators share do not stand out: check some sets at random, too "
             f"(--random {N_RANDOM})"
         )
 

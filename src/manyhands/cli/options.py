@@ -84,8 +84,8 @@ Gold = Annotated[
         parser=some_path,
         metavar="FILE",
         help="Gold labels, which only measure: nothing is learned from them. A table with "
-        "the columns task,label[,split], or an export that holds gold labels, such as "
-        "the one that is read.",
+        "the columns task,label[,split], or an export that holds gold labels (it may be "
+        "the same file as the annotations).",
     ),
 ]
 

@@ -122,8 +122,8 @@ class Reading:
             "--map-annotators",
             parser=some_path,
             metavar="FILE",
-            help="Table with the columns from,to, which gives spellings of an annotator's name "
-            "(from) one name (to).",
+            help="Table with the columns from,to: the name in 'to' replaces each spelling of it in "
+            "'from'.",
         ),
     ] = None
     abstain: Annotated[
@@ -159,8 +159,8 @@ class Reading:
             help="How to read answers of several labels, such as 'policy;safety' or one row per "
             "ticked label. ';' (the character between the labels) keeps them as sets. "
             "split asks whether one label was ticked, which --option names. join makes "
-            "each set one class. none makes each text one class. Default: such answers are "
-            "refused, and the command asks.",
+            "each set one class. none makes each text one class. Default: the command stops at "
+            "such answers, and lists these choices.",
         ),
     ] = Multilabel.error.value
     nothing: Annotated[

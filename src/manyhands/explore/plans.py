@@ -69,7 +69,7 @@ class Plan:
     enough : str
         Whether more annotations are needed.
     limit : str
-        Below which gain we suggest to stop; "" without a limit.
+        Below which gain we suggest stopping; "" without a limit.
     words : GainWords or None
         How gains are called; None if they are not known.
     newcomer : bool

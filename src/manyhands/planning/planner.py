@@ -55,7 +55,7 @@ class Stopping:
         labels come nearer the truth if the classes are in order; NaN if nothing may be asked.
     expected_accuracy : float
         Mean probability of the labels under the model. Do not report it as the accuracy, because
-        mistakes that annotators share look sure; audit a random sample instead.
+        mistakes that annotators share do not stand out; audit a random sample instead.
     accuracy, low, high : float or None
         Share of right labels that the audit shows, with a 95 % interval
         (`manyhands.metrics.accuracy_of_labels`); None with fewer than 10 audited labels.
@@ -435,19 +435,19 @@ def one_in(gain: float | None, *, ordered: bool = False) -> str:
 
 
 def limit_of(min_gain: float, *, ordered: bool = False) -> str:
-    """Say below which gain we suggest to stop; "" if there is no limit.
+    """Say below which gain we suggest stopping; "" if there is no limit.
 
     Examples
     --------
     >>> limit_of(0.02)
-    'We suggest to stop at fewer than one corrected label for every 50 bought'
+    'We suggest stopping at fewer than one corrected label for every 50 bought'
     >>> limit_of(0.02, ordered=True)
-    'We suggest to stop at less than one corrected grade for every 50 bought'
+    'We suggest stopping at less than one corrected grade for every 50 bought'
     """
     if min_gain <= 0:
         return ""
     limit = "less than one corrected grade" if ordered else "fewer than one corrected label"
-    return f"We suggest to stop at {limit} for every {_price(min_gain)} bought"
+    return f"We suggest stopping at {limit} for every {_price(min_gain)} bought"
 
 
 def _price(gain: float) -> str:

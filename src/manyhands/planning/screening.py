@@ -94,7 +94,7 @@ ADVICE = {
     Flag.BELOW_CHANCE: "ask whether the task was understood, or two classes swapped; "
     "what they gave still counts, because the model knows their confusions",
     Flag.GUESSING: "read 20 of their annotations, and give them gold questions; until "
-    "then, leave them out of the next batch, but keep what they gave, which counts for little",
+    "then, give them no new work; their annotations can stay, and count for little",
     Flag.ONE_LABEL: "ask whether the task was understood; models with confusion matrices "
     "already give their annotations no weight",
     Flag.PATTERN: "compare with the times of their annotations; do not judge if tasks were sorted "
@@ -103,7 +103,8 @@ ADVICE = {
     Flag.DRIFT: "compare early and late annotations of one class; ask about fatigue or new "
     "instructions",
     Flag.BELOW_MEDIAN: "read 20 of their annotations, and show them the examples that 'manyhands "
-    "annotators --teach' prints; dismiss nobody, as about half of them are not among the worst",
+    "annotators --teach' prints; dismiss nobody: about half of the annotators with this flag are "
+    "not among the worst",
 }
 """What to do about each flag, the most serious first."""
 

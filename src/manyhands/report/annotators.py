@@ -29,6 +29,7 @@ from manyhands.planning.screening import (
 )
 from manyhands.report.agreement import agreement_with_others
 from manyhands.report.confusions import (
+    confusions_section,
     count_mistakes,
     matrices_section,
     spammer_scores,
@@ -556,8 +557,8 @@ def warn_of_annotators(found: Findings) -> Iterator[tuple[str, str]]:
     if same:
         yield (
             WarningCode.ALWAYS_THE_SAME_CLASS,
-            f"{counted(same, 'annotator')} gave the same class nearly every time, where others "
-            f"would not: {listed(own['flagged'][Flag.ONE_LABEL], same, most)}.",
+            f"{counted(same, 'annotator')} nearly always gave the same class, although others "
+            f"did not: {listed(own['flagged'][Flag.ONE_LABEL], same, most)}.",
         )
     if few:
         yield (
@@ -581,11 +582,17 @@ def _actions(found: Findings) -> Iterator[Action]:
     everybody = found.once(find_profiles)  # The page may list some of them only.
     flagged = [row for row in everybody if row["screen"]["flags"]]
     n, wrong, of_all = len(flagged), _wrong_annotations(flagged), _wrong_annotations(everybody)
+    confused = found.once(confusions_section)
+    total = of_all
+    if of_all and confused is not None and confused["truth"] == "expected":
+        # One total on the page: sums of estimated accuracies differ a little from this count.
+        total = float(confused["n_wrong"])
+        wrong *= total / of_all
     need = "One annotator needs" if n == 1 else f"{n:,} annotators need"
     title = f"{need} a closer look"
     blame = (
         f"{'It accounts' if n == 1 else 'Together they account'} for about {wrong:,.0f} of the "
-        f"about {of_all:,.0f} wrong annotations."
+        f"about {total:,.0f} wrong annotations."
         if own["judged"]
         else "Gold labels measure it."
         if by_gold
@@ -725,9 +732,14 @@ def told_severities(s: Mapping[str, Any]) -> Markup:
     texts = [Markup("<b>{}</b> {}").format(name(row["id"], 24), row["severity"]["told"])
              for row in first]  # fmt: skip
     if more := own.get("n_severe", len(found)) - len(first):
-        texts.append(Markup("and {}").format(counted(more, "other")))
+        texts.append(
+            Markup("{} {}, too").format(
+                counted(more, "other"), "differs" if more == 1 else "differ"
+            )
+        )
     n_known = (s.get("levels") or {}).get("n_known", 0)
-    return Markup("; ").join(texts) + f", {compared_with(n_known)}."
+    told = compared_with(n_known)
+    return Markup(f"{told[:1].upper()}{told[1:]}, ") + Markup("; ").join(texts) + "."
 
 
 def answer_right(s: Mapping[str, Any]) -> Answer:
@@ -759,10 +771,10 @@ def _looks(found: Mapping[str, Any]) -> str:
     if not k:
         return f"{text}."
     if n == k:
-        who = {1: "who answers", 2: "both of whom answer"}.get(n, "all of whom answer")
+        who = {1: "they answer", 2: "both answer"}.get(n, "all of them answer")
     else:
-        who = f"{k:,} of whom {'answers' if k == 1 else 'answer'}"
-    return f"{text}, {who} at random or nearly always the same."
+        who = f"{k:,} of them {'answers' if k == 1 else 'answer'}"
+    return f"{text}: {who} at random, or nearly always give the same answer."
 
 
 def _passes(data: Mapping[str, Any]) -> str:

@@ -84,7 +84,7 @@ def _describe(inputs: Inputs, chosen: list[int]) -> list[dict[str, Any]]:
 def answer_items(s: Mapping[str, Any]) -> Answer:
     """Answer which items the page shows in full."""
     found = s.get("items") or {"shown": 0}
-    return "items", f"{counted(found['shown'], 'item')}, with everything that was said of each."
+    return "items", f"{counted(found['shown'], 'item')}, each with its annotations and its label."
 
 
 ITEMS = Section(

@@ -496,8 +496,8 @@ def _doubt(row: Content) -> Content:
     labels = ", ".join(clipped(name) for name in row["labels"]) or "no label"
     state = "given" if first["given"] else "not given"
     text = (
-        f"{labels}; “{clipped(first['option'])}” is {state}, right with "
-        f"{percent(round(first['certainty'], 2))}, ticked by {first['n_ticked']} of "
+        f"{labels}; “{clipped(first['option'])}” is {state}, right with a "
+        f"probability of {percent(round(first['certainty'], 2))}, ticked by {first['n_ticked']} of "
         f"{row['n_annotations']}"
     )
     return {"id": row["id"], "text": text}

@@ -232,7 +232,7 @@ def gain_words(plan: Mapping[str, Any]) -> GainWords:
 
 
 def limit(plan: Mapping[str, Any]) -> str:
-    """Say below which gain of a plan we suggest to stop; "" without a limit."""
+    """Say below which gain of a plan we suggest stopping; "" without a limit."""
     return limit_of(plan["min_gain"], ordered=plan.get("unit") == "grade")
 
 

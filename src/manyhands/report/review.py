@@ -106,7 +106,7 @@ def _how_many_wrong(n: int, levels: Mapping[str, Any] | None, wrong: float | Non
     """Say how many labels are wrong, as the headline implies it, and what is listed."""
     labels = counted(n, "label")
     listed = "The most doubtful come first."
-    unseen = "Mistakes that annotators share look sure: also check a random sample."
+    unseen = "Mistakes that most annotators share do not stand out: check a random sample, too."
     level = None if levels is None else levels["labels"]
     if wrong is None or levels is None or level is None:
         return f"How many of the {labels} are wrong is not known. {listed} {unseen}"
@@ -147,7 +147,7 @@ def _to_review(found: Mapping[str, Any]) -> str:
     n = found.get("n_to_review")
     if n and n == found["n"] and n > 1:
         return f"All of them, {N_RANDOM} that are drawn at random first."
-    return f"{counted(n, 'label')} {'is' if n == 1 else 'are'} to review." if n else ""
+    return f"{counted(n, 'label')} {'needs' if n == 1 else 'need'} review." if n else ""
 
 
 REVIEW = Section(

@@ -115,8 +115,8 @@ RuleOption = Annotated[
     Optional[Rule],  # noqa: UP045
     typer.Option(
         help="How a label is chosen from its probabilities. Default: median if there are "
-        "three or more grades, else argmax, the most probable. For sets, f1 ticks what gives each "
-        "option the greatest expected F1.",
+        "three or more grades, else argmax, the most probable. For sets, f1 chooses the ticks of "
+        "each option that have the greatest expected F1.",
         show_default=False,
     ),
 ]

@@ -33,8 +33,8 @@ Target = Annotated[
         parser=some_target,
         metavar="table|TOOL",
         help=(
-            "Format to write. table: one row per annotation, as .csv, .tsv, .xlsx, .parquet, "
-            ".json or .jsonl, which the name of OUT decides. Or a tool's own format, such as "
+            "Format to write. table: one row per annotation; the suffix of OUT decides between "
+            ".csv, .tsv, .xlsx, .parquet, .json and .jsonl. Or a tool's own format, such as "
             "label-studio or prodigy. An unknown name prints the list."
         ),
     ),

@@ -73,7 +73,7 @@ Protocol = Annotated[
     str,
     typer.Option(
         help="Train as a paper did: conal_labelme, conal_music, dasc_labelme, dasc_music or "
-        "dasc_cifar10h. Values of --set come first."
+        "dasc_cifar10h. Values of --set take precedence."
     ),
 ]
 Seeds = Annotated[

@@ -64,7 +64,7 @@ Margin = Annotated[
     float,
     typer.Option(
         help="How much less than a person a judge may agree with people and still stand in "
-        "for one. With 0.2, its whole interval must lie above 0.8 of a person's "
+        "for one. With 0.2, the lower end of the judge's interval must be above 80 % of a person's "
         "agreement."
     ),
 ]

@@ -182,7 +182,7 @@ def report(
 ) -> None:
     """Write one self-contained HTML page: what to do next, annotators, confusions, labels.
 
-    The page shows the texts that labels.csv has of the items; --texts none leaves them out.
+    The page shows the texts of the items if labels.csv has them; --texts none leaves them out.
 
     Example: manyhands report model --out report.html
     Example: manyhands report labels --texts project-1.json

@@ -96,15 +96,16 @@ ByCriterion = Annotated[
     PairCriterion,
     typer.Option(
         help="Which pairs of instance and annotator come first. information: those whose answers "
-        "are expected to tell most. accuracy: those expected to correct the most labels. entropy: "
-        "the least certain labels. fewest: the instances with the fewest annotations."
+        "are expected to tell most about the labels. accuracy: those expected to correct the most "
+        "labels. entropy: the least certain labels. fewest: the instances with the fewest "
+        "annotations."
     ),
 ]
 AskWhom = Annotated[
     Who,
     typer.Option(
-        help="Who answers. choose: the best annotator for each instance. arriving: whoever "
-        "comes, as often as they came so far. any: anyone, at random."
+        help="Who answers. choose: the best annotator for each instance. arriving: annotators "
+        "come by themselves, each as often as before. any: anyone, at random."
     ),
 ]
 WarmUp = Annotated[
@@ -182,7 +183,9 @@ RandomSize = Annotated[
 ]
 Size = Annotated[
     Optional[int],  # noqa: UP045 - typer reads this at run time
-    typer.Option("-n", "--n", min=1, help="Number of pairs to ask. Default: a tenth of the items."),
+    typer.Option(
+        "-n", "--n", min=1, help="Number of annotations to ask for. Default: a tenth of the items."
+    ),
 ]
 To = Annotated[
     str,
@@ -682,7 +685,7 @@ def review(
         say(
             ALL_TO_REVIEW
             if is_all
-            else f"{n_review['review']:,} of the {read.table.n_instances:,} labels are to review: "
+            else f"{n_review['review']:,} of the {read.table.n_instances:,} labels need review: "
             "their annotations leave them in doubt"
         )
     if random:
@@ -692,8 +695,8 @@ def review(
         )
     else:
         say(
-            "mistakes that most annotators share look sure: check some labels at random, too "
-            f"(--random {N_RANDOM})"
+            "mistakes that most annotators share do not stand out: check some labels at random, "
+            f"too (--random {N_RANDOM})"
         )
 
 

@@ -62,7 +62,8 @@ By = Annotated[
     typer.Option(
         help="How methods are compared. agreement: by how well predictions agree with the "
         "annotations. balanced: the same, but every class counts equally. information: "
-        "not misled by mistakes that most annotators share."
+        "by how much predictions tell about the annotations, so that mistakes that most annotators "
+        "share do not mislead it."
     ),
 ]
 Average = Annotated[
