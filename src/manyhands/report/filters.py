@@ -42,12 +42,15 @@ def visible(value: Any) -> str:
 def prose(value: Any) -> Markup:
     r"""Write a text with no line break within an option, or between a number and its %.
 
+    Text that is `Markup` already keeps its tags.
+
     Examples
     --------
     >>> print(prose("right with 52 %: give it as --known"))
     right with 52\u202f%: give it as <span class="whole">--known</span>
     """
-    safe = re.sub(r"(?<=\d) %", "\u202f%", str(escape(visible(value))))
+    written = value if isinstance(value, Markup) else escape(visible(value))
+    safe = re.sub(r"(?<=\d) %", "\u202f%", str(written))
     return Markup(re.sub(r"(?<![\w-])--\w[\w-]*", r'<span class="whole">\g<0></span>', safe))
 
 
