@@ -175,5 +175,5 @@ def test_what_is_told_holds_on_real_sets(study, name, k, rule, data_home):
     assert accepted.mean() < 0.02
     assert accepted.any() == ((name, k) == ("relex", 5))
     cells = found["known"] & accepted[:, None]
-    assert cells.any() == ((name, k) == ("relex", 5))
+    assert cells.any() == ((name, k, rule) == ("relex", 5, "probable"))
     assert found["right"][cells].all()
