@@ -40,29 +40,31 @@ def visible(value: Any) -> str:
 
 
 def prose(value: Any) -> Markup:
-    r"""Write a text with no line break within an option, or between a number and its %.
+    r"""Write a text with no line break between a number and its %.
 
     Text that is `Markup` already keeps its tags.
 
     Examples
     --------
     >>> print(prose("right with 52 %: give it as --known"))
-    right with 52\u202f%: give it as <span class="whole">--known</span>
+    right with 52\u202f%: give it as --known
     """
     written = value if isinstance(value, Markup) else escape(visible(value))
-    safe = re.sub(r"(?<=\d) %", "\u202f%", str(written))
-    return Markup(re.sub(r"(?<![\w-])--\w[\w-]*", r'<span class="whole">\g<0></span>', safe))
+    return Markup(re.sub(r"(?<=\d) %", "\u202f%", str(written)))
 
 
 def sentence(text: str) -> Markup:
-    """Write a text as `prose` with a capital and a full stop.
+    """Write a text as `prose` with a capital, a full stop, and no line break within an option.
 
     Examples
     --------
     >>> print(sentence("take it back as --known"))
     Take it back as <span class="whole">--known</span>.
     """
-    return prose(f"{text[:1].upper()}{text[1:]}.")
+    written = prose(f"{text[:1].upper()}{text[1:]}.")
+    return Markup(
+        re.sub(r"(?<![\w-])--\w[\w-]*", r'<span class="whole">\g<0></span>', str(written))
+    )
 
 
 def clipped(value: Any, limit: int = CLIP) -> str:
