@@ -369,3 +369,16 @@ def test_columns_of_frames_are_named_or_left_out_by_the_same_rules():
     plain = pd.DataFrame({"ann1": [0, 1], "ann2": [1, 1]})
     renamed = AnnotationTable.from_matrix(plain, annotators=["x", "y"])
     assert renamed.annotators.tolist() == ["x", "y"]
+
+
+def test_a_platform_s_names_of_people_are_no_words(tmp_path):
+    """Letters of such ids spell 'n', a count, or 'gt', gold labels; both are annotators."""
+    people = ["A1N274L13ZKKI5", "A12YUYYSIZ8GT2", "A175ZTL2OZO9YU"]
+    rows = [
+        f"song{i}.mp3,{','.join('pop' if (i + k) % 3 else 'rock' for k in range(3))}"
+        for i in range(12)
+    ]
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join([",".join(["song_id", *people]), *rows]) + "\n")
+    table = read_annotations(path, format="wide")
+    assert sorted(table.annotators.tolist()) == sorted(people)

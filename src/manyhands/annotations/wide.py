@@ -148,7 +148,14 @@ def words_of(name: str) -> list[str]:
     --------
     >>> words_of("TurkId1"), words_of("worker_0"), words_of("y_true")
     (['turk', 'id', '1'], ['worker', '0'], ['y', 'true'])
+
+    What a platform calls a person is no words, even if some of its letters are:
+
+    >>> words_of("A1N274L13ZKKI5")
+    ['a1n274l13zkki5']
     """
+    if re.fullmatch(r"(?=.*\d[A-Z])[A-Z][A-Z0-9]{8,}", name):
+        return [name.lower()]
     apart = re.sub(r"(?<=[^\W\d_])(?=[A-Z][^\W\d_A-Z])|(?<=[a-z])(?=[A-Z])", "_", name)
     return [word.lower() for word in re.findall(r"[^\W\d_]+|\d+", apart)]
 
