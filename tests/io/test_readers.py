@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import logging
 import pickle
 import sys
@@ -136,14 +137,47 @@ def test_labels_written_as_floats_are_codes(write):
 
 @pytest.mark.parametrize(
     "header",
-    ["instance,annotator,answer", "ITEM,User_ID,Annotation", "question_id,WorkerID,Response"],
+    [
+        *("instance,annotator,answer", "ITEM,User_ID,Annotation", "question_id,WorkerID,Response"),
+        *("song_id,person,verdict", "tweetId,rater_id,verdict"),
+    ],
 )
-def test_common_names_are_accepted_and_logged(write, header, caplog):
+def test_common_names_are_accepted_and_told_in_one_note(write, header, caplog):
     with caplog.at_level(logging.INFO, logger="manyhands"):
         table = read_annotations(write("a.csv", f"{header}\na,u,1\nb,u,0\n"))
     assert table.shape == (2, 1)
-    assert len(caplog.records) == 3
-    assert header.split(",")[0] in caplog.text
+    task, worker, label = header.split(",")
+    (note,) = [record.getMessage() for record in caplog.records]
+    assert note == (
+        f"read {task!r} as the task, {worker!r} as the worker and {label!r} as the label; to "
+        "choose others, use task=, worker= and label="
+    )
+
+
+def test_a_file_that_is_no_table_tells_what_it_guessed(write, caplog):
+    rows = [{"song_id": f"s{i}", "person": w, "verdict": "yn"[i]} for i in (0, 1) for w in "ab"]
+    path = write("a.json", json.dumps(rows))
+    with caplog.at_level(logging.INFO, logger="manyhands"):
+        assert read_annotations(path).shape == (2, 2)
+    assert "read 'song_id' as the task, 'person' as the worker and 'verdict'" in caplog.text
+
+
+@pytest.mark.parametrize("names", ["song_id,album_id", "session_id,batch_id", "worker_id,label_id"])
+def test_ids_are_guessed_only_where_one_column_may_hold_them(write, names):
+    path = write("a.csv", f"{names},rater,verdict\na,b,u,1\nc,d,u,0\n")
+    with pytest.raises(AnnotationError, match=r"not a column|could all be meant"):
+        read_annotations(path)
+
+
+def test_guesses_in_a_file_of_gold_labels_are_told(write, caplog):
+    path = write("gold.csv", "song_id,truth\na,1\nb,0\n")
+    with caplog.at_level(logging.INFO, logger="manyhands"):
+        assert read_gold(path).tasks.tolist() == ["a", "b"]
+    (note,) = [record.getMessage() for record in caplog.records]
+    assert note == (
+        "read 'song_id' as the task and 'truth' as the gold label; to choose others, call them "
+        "'task' and 'label' in the file"
+    )
 
 
 def test_the_default_name_wins_over_a_synonym(write):

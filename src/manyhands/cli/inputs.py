@@ -390,14 +390,14 @@ def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str
 
 def read_columns(path: Path, *names: str, options: dict[str, Any]) -> list[list[Any]]:
     """Return the columns of a small table, read with these options."""
-    from manyhands.io.columns import find_column, with_types
+    from manyhands.io.columns import find_columns, with_types
     from manyhands.io.files import existing_file, naming
     from manyhands.io.frames import read_frame
     from manyhands.io.sheets import stated_of
 
     with naming(existing_file(path)):
         frame = read_frame(path, stated_of({**options, "sheet": None}))
-        found = {name: find_column(frame, name, name) for name in names}
+        found = find_columns(frame.columns, {name: name for name in names}, fixed=True)
         if missing := [name for name in found.values() if name not in frame.columns]:
             raise AnnotationError(
                 f"there is no column {missing[0]!r}; the columns are "

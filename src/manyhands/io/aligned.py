@@ -19,7 +19,7 @@ from manyhands.annotations.ids import are_shuffled, first_and_last, id_column
 from manyhands.annotations.wide import with_joined_task
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import read_annotations, read_with_account
-from manyhands.io.columns import canonical, find_column, preview
+from manyhands.io.columns import canonical, find_name, preview
 from manyhands.io.encodings import find_encoding
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
@@ -339,8 +339,7 @@ def _columns_by_task(
     if suffix_of(path) == ".npy":
         return table.instances, {}
     frame, task = with_joined_task(read_frame(path, stated), task)
-    names = find_column(frame, "task", task)
-    ids = _ids_of(frame, names, path)
+    ids = _ids_of(frame, find_name(frame.columns, "task", task), path)
     first = {key: row for row, key in reversed(list(enumerate(ids.astype(str).tolist())))}
     rows = [first[str(key)] for key in table.instances.tolist()]
     back = [first[key] for key in ids.astype(str).tolist()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from manyhands.annotations.encoding import distinct_text, missing_mask
 from manyhands.annotations.ids import ID_NAMES, base_name, letters
-from manyhands.annotations.wide import gold_column
+from manyhands.annotations.wide import ANNOTATOR_WORDS, LABEL_WORDS, gold_column, words_of
 from manyhands.exceptions import AnnotationError
 from manyhands.io.files import is_typed
 from manyhands.typing import AnyArray, BoolArray, FloatArray
@@ -28,10 +28,24 @@ _LOG = logging.getLogger("manyhands")
 # of labels: annotation_id numbers the annotations.
 _SYNONYMS = {
     "task": ID_NAMES,
-    "worker": {"worker", "annotator", "user", "rater", "labeler", "labeller", "coder"},
-    "label": {"label", "answer", "annotation", "response", "class", "category", "rating"},
+    "worker": {"worker", "annotator", "user", "rater", "labeler", "labeller", "coder", "person"},
+    "label": {
+        "label",
+        "answer",
+        "annotation",
+        "response",
+        "class",
+        "category",
+        "rating",
+        "verdict",
+    },
     "gold": {"label", "gold", "goldlabel", "truelabel", "truth", "groundtruth", "class", "y"},
 }
+
+_IDS_OF_OTHERS = ANNOTATOR_WORDS | LABEL_WORDS
+_IDS_OF_OTHERS |= {"assignment", "batch", "family", "group", "hit", "job", "model", "project"}
+_IDS_OF_OTHERS |= {"row", "session", "submission", "team"}
+"""Words in the names of columns that number something other than the instances."""
 
 
 MOST_COLUMNS = 16_384
@@ -53,16 +67,56 @@ def check_width(n: int, name: str = "it") -> None:
         )
 
 
-def find_column(frame: Frame, argument: str, name: str) -> str:
-    """Return the name of a column, or of the only column with another common name for it."""
-    found = find_name(frame.columns, argument, name)
-    if found != name:
-        _LOG.info("column %r is read as the %s", found, _default(argument))
+def find_columns(
+    names: Sequence[str], asked: Mapping[str, str], *, fixed: bool = False
+) -> dict[str, str]:
+    """Return the columns that are asked for, or have the only other common name; see `find_name`.
+
+    A log message says which names were guessed, and how to name other columns: by the argument, or
+    in the file itself if its names are ``fixed``.
+    """
+    found = {argument: find_name(names, argument, name) for argument, name in asked.items()}
+    if note := note_of_guesses(found, asked, fixed=fixed):
+        _LOG.info(note)
     return found
+
+
+def note_of_guesses(
+    found: Mapping[str, str], asked: Mapping[str, str], *, fixed: bool = False
+) -> str | None:
+    """Say which columns were guessed by their names; None if none were. See `find_columns`.
+
+    Examples
+    --------
+    >>> asked = {"task": "task", "worker": "worker"}
+    >>> note_of_guesses({"task": "song_id", "worker": "rater"}, asked)
+    "read 'song_id' as the task and 'rater' as the worker; to choose others, use task= and worker="
+    """
+    guessed = [argument for argument, name in found.items() if name != asked[argument]]
+    if not guessed:
+        return None
+    roles = [_ROLES.get(each, each) for each in guessed]
+    read = _and([f"{found[a]!r} as the {role}" for a, role in zip(guessed, roles, strict=True)])
+    if fixed:
+        names = _and([repr(_default(each)) for each in guessed])
+        return f"read {read}; to choose others, call them {names} in the file"
+    names = _and([f"{each}=" for each in guessed])
+    return f"read {read}; to choose others, use {names}"
+
+
+_ROLES = {"gold": "gold label"}
+"""What messages call the columns whose argument does not say it."""
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def find_name(names: Sequence[str], argument: str, name: str) -> str:
     """Return ``name`` if a column has it, else the only other common name for it; else ``name``.
+
+    Where no column has a common name for the instances, the only one that is named like ids
+    (``song_id``) holds theirs.
 
     Raises
     ------
@@ -81,7 +135,15 @@ def find_name(names: Sequence[str], argument: str, name: str) -> str:
             f"there is no column {name!r}, but {preview(found)} could all be meant; pass "
             f"{default}=<name>"
         )
-    return found[0] if found else name
+    if argument == "task" and not found:
+        found = [each for each in names if _may_number_instances(each)]
+    return found[0] if len(found) == 1 else name
+
+
+def _may_number_instances(name: str) -> bool:
+    """Return whether a column is named like ids, 'song_id', and not those of something else."""
+    *words, last = ["", *words_of(name)]
+    return last == "id" and any(words) and _IDS_OF_OTHERS.isdisjoint(words)
 
 
 def _default(argument: str) -> str:

@@ -23,7 +23,7 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import (
     Frame,
     canonical,
-    find_column,
+    find_columns,
     preview,
     require_column,
     with_missing,
@@ -234,10 +234,8 @@ def read_gold(
         return _read_corrections(path, classes)
     with naming(path):
         frame = read_frame(path, Stated(encoding, separator, sheet))
-        names = {
-            "task": find_column(frame, "task", task),
-            "label": find_column(frame, "gold", label),
-        }
+        found = find_columns(frame.columns, {"task": task, "gold": label}, fixed=True)
+        names = {"task": found["task"], "label": found["gold"]}
         if label == "label":
             frame, names = _of_long(frame, names)
         for argument, name in names.items():
@@ -357,7 +355,12 @@ def _of_long(frame: Frame, names: dict[str, str]) -> tuple[Frame, dict[str, str]
             )
     once = np.zeros(len(frame), dtype=bool)
     once[list(first.values())] = True
-    _LOG.info("the column %r is read as the gold labels, one per task", gold)
+    if gold != names["label"]:
+        _LOG.info(
+            "read %r as the gold labels, one per task; to choose others, give a file of them "
+            "alone, with the columns 'task' and 'label'",
+            gold,
+        )
     return frame.filter(once.tolist()), names | {"label": gold}
 
 
@@ -576,7 +579,7 @@ def read_history(
         frame = read_frame(path, Stated(encoding, separator, sheet))
         names = ["annotator", "true", "given", "count"]
         if "annotator" not in frame.columns:
-            names[0] = find_column(frame, "worker", "worker")
+            names[0] = find_columns(frame.columns, {"worker": "worker"}, fixed=True)["worker"]
         absent = [name for name in names if name not in frame.columns]
         if absent:
             raise AnnotationError(

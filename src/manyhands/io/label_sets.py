@@ -27,7 +27,7 @@ from manyhands.annotations.target import SETS
 from manyhands.annotations.wide import with_joined_task
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import is_plain, read_export
-from manyhands.io.columns import find_column, find_name, with_trimmed
+from manyhands.io.columns import find_columns, find_name, with_trimmed
 from manyhands.io.corrections import Standing, of_one_kind, read_corrections
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.reading import report_losses
@@ -269,14 +269,14 @@ def _of_table(
     with naming(path):
         frame = read_frame(path, stated_of(options))
         frame, task = with_joined_task(frame, options["task"])
-        names: dict[str, Any] = {
-            "task": find_column(frame, "task", task),
-            "worker": find_column(frame, "worker", options["worker"]),
-        }
+        asked = {"task": task, "worker": options["worker"]}
+        if label in ("labels", "label"):
+            label = "labels" if "labels" in frame.columns else "label"
+            asked["label"] = label
+        names: dict[str, Any] = find_columns(frame.columns, asked)
+        label = names.pop("label", label)
         if not is_typed(path):
             frame = with_trimmed(frame, names.values(), path)
-        if label in ("labels", "label"):
-            label = "labels" if "labels" in frame.columns else find_column(frame, "label", "label")
         duplicates = options.get("duplicates", "auto")
         given: dict[str, Any] = {
             name: options.get(name) for name in ("weight", "abstain", "skip", "passes")
@@ -422,7 +422,7 @@ def read_gold_sets(
         return _read_corrected(path, table)
     with naming(path):
         frame = read_frame(path, stated_of({"encoding": encoding, "separator": separator}))
-        name = find_column(frame, "task", task)
+        name = find_columns(frame.columns, {"task": task}, fixed=True)["task"]
         columns = {str(column).lower(): column for column in frame.columns}
         by_cell = {"option", "gold"} <= set(columns)
         if name not in frame.columns or not (by_cell or {"labels", "label"} & set(columns)):

@@ -33,7 +33,7 @@ from manyhands.io.annotator_names import AnnotatorNames
 from manyhands.io.columns import (
     Frame,
     check_width,
-    find_column,
+    find_columns,
     note_of_gold,
     preview,
     with_trimmed,
@@ -157,11 +157,7 @@ def table_of_frame(
         classes = spellings.read_classes(classes)
         abstain, skip = spellings.read_marks(abstain), spellings.read_marks(skip)
     frame, task = with_joined_task(frame, task)
-    names = {
-        "task": find_column(frame, "task", task),
-        "worker": find_column(frame, "worker", worker),
-        "label": find_column(frame, "label", label),
-    }
+    names = find_columns(frame.columns, {"task": task, "worker": worker, "label": label})
     if names["worker"] not in frame.columns:
         _refuse_own_work(frame, names)
     if not is_typed(path):

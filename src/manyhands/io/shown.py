@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from manyhands.exceptions import silenced
-from manyhands.io.columns import find_column
+from manyhands.io.columns import find_name
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.records import CONTENT, Export
 from manyhands.io.files import PathLike, is_typed, suffix_of
@@ -85,7 +85,7 @@ def shown_beside(
             return None
     with silenced("manyhands"):  # It was read before, and its notes were shown.
         frame = read_frame(path, stated)
-        key = find_column(frame, "task", task)
+        key = find_name(frame.columns, "task", task)
     names = _shown_names(frame.columns, (key, *taken))
     if not names or key not in frame.columns:
         return None

@@ -14,7 +14,7 @@ import numpy as np
 from manyhands.annotations import PASSES, SOURCES
 from manyhands.annotations.wide import part_of_id, task_columns
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.io.columns import find_name
+from manyhands.io.columns import find_columns
 from manyhands.io.csv_files import released
 from manyhands.io.encodings import LONGEST_LINE, find_encoding, marked_encoding
 from manyhands.io.files import is_typed
@@ -122,15 +122,12 @@ def chunks_of(
 
 def _names(header: list[str], columns: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
     """Return the names of the columns by their role, and the columns that make up the task."""
-    names = {}
     keys = task_columns(columns["task"] or "task", header)
     if len(keys) > 1:
         columns = columns | {"task": ",".join(keys)}
         header = [*header, ",".join(keys)] if set(keys) <= set(header) else header
-    for argument in ("task", "worker", "label"):
-        asked = columns[argument]
-        assert asked is not None
-        names[argument] = find_name(header, argument, asked)
+    asked = {each: columns[each] for each in ("task", "worker", "label")}
+    names: dict[str, str] = find_columns(header, asked)
     if columns["weight"] is not None:
         names["weight"] = columns["weight"]
     for argument, name in names.items():

@@ -8,7 +8,14 @@ from typing import Any
 from manyhands.annotations import PASSES
 from manyhands.annotations.wide import UnclearColumnsError, guess_own, joined_id, task_columns
 from manyhands.exceptions import AnnotationError
-from manyhands.io.columns import find_name, note_of_gold, preview, spaces_left_out, trimmed
+from manyhands.io.columns import (
+    find_name,
+    note_of_gold,
+    note_of_guesses,
+    preview,
+    spaces_left_out,
+    trimmed,
+)
 from manyhands.io.csv_files import released
 from manyhands.io.exports.contract import TABLE, Format
 from manyhands.io.exports.parsing import Document, columns_as_text, each
@@ -38,7 +45,7 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
     `manyhands.io.write_annotations` adds a column "question" with a single value, which names the
     question that the labels answer.
     """
-    names = document.header or list(document.first)
+    names, given = document.header or list(document.first), asked
     worker = find_name(names, "worker", asked.worker or "worker")
     if asked.annotator_from is not None and worker not in names:
         asked = _of_one_annotator(document, asked)
@@ -57,6 +64,14 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
     question = None if "question" in (*keys, worker) else _question_of(document)
     label = asked.label if asked.question in (None, question) else asked.question
     label = label or find_name(names, "label", "label")
+    free = {
+        "task": keys[0] if given.task is None else None,
+        "worker": worker if given.worker is None else None,
+        "label": label if given.label is given.question is None else None,
+    }
+    guessed = {role: name for role, name in free.items() if name in names}
+    if note := note_of_guesses(guessed, {role: role for role in guessed}):
+        into.note(note)
     question = question if asked.question in (None, question) else label
     into.candidates = [name for name in names if name not in (*keys, worker)]
     shown = [

@@ -130,7 +130,7 @@ def _account_for(roles: Roles, columns: Cells, into: Gathered, *, named: bool) -
     if roles.gold is not None:
         into.note(
             f"{roles.gold!r} is read as the gold labels, because of its name: "
-            "read_export(...).gold has them"
+            "read_export(...).gold has them; if it is an annotator, name it in annotators="
         )
     for name, reason in roles.others.items():
         if named:
