@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from manyhands import (
+    EBCC,
     AnnotationStore,
     AnnotationTable,
     DawidSkene,
@@ -37,7 +38,14 @@ from manyhands.report.limits import LIMITS
 from manyhands.report.planning import FORESEEN
 from manyhands.report.questions import find_answers
 from manyhands.wording import N_RANDOM, with_groups_option
-from tests.report.conftest import EVIL, FakeClassifier, Page, crowd, hundred_times_ten_thousand
+from tests.report.conftest import (
+    EVIL,
+    FakeClassifier,
+    Page,
+    crowd,
+    hundred_times_ten_thousand,
+    numbered,
+)
 
 DOCS = Path(__file__).parents[2] / "docs" / "report.md"
 
@@ -555,8 +563,7 @@ def test_cells_of_an_annotators_matrix_name_their_mistakes_until_there_is_no_roo
 
 def test_the_plan_looks_several_rounds_ahead(monkeypatch, caplog):
     caplog.set_level("INFO", "manyhands")
-    A, _ = with_spammers(n=60)
-    A = np.where(np.random.default_rng(0).random(A.shape) < 0.5, A, -1)
+    A = half_answered()
     monkeypatch.setitem(FORESEEN, "annotators", 8)
     monkeypatch.setattr(planning, "ROUNDS", 4)
     monkeypatch.setattr(planning, "WORLDS", 1)
@@ -574,6 +581,53 @@ def test_the_plan_looks_several_rounds_ahead(monkeypatch, caplog):
     assert "Several rounds ahead" in render_report(summary)
     monkeypatch.setitem(FORESEEN, "annotators", 7)
     assert summarize(A)["plan"]["rounds"] is None
+
+
+def half_answered(n=60):
+    """Half of the answers of six good annotators and two bad ones."""
+    A, _ = with_spammers(n)
+    return np.where(np.random.default_rng(0).random(A.shape) < 0.5, A, -1)
+
+
+@pytest.mark.parametrize("model", [DawidSkene(), DawidSkene(dependence=0, max_iter=7)], ids=str)
+def test_a_round_of_the_size_of_the_next_batch_has_its_price(model, monkeypatch):
+    monkeypatch.setitem(FORESEEN, "annotators", 8)
+    monkeypatch.setattr(planning, "ROUNDS", 2)
+    monkeypatch.setattr(planning, "WORLDS", 1)
+    monkeypatch.setattr(planning, "BATCH", planning.ROUND)
+    table = AnnotationTable.from_matrix(half_answered())
+    plan = summarize(table, aggregator=model.fit(table))["plan"]
+    first = plan["rounds"]["rows"][0]
+    assert first["annotations"] == plan["n"] == 30
+    assert first["gain"] * 60 == pytest.approx(plan["gain"] * 30)
+    assert first["per_right_label"] == pytest.approx(plan["per_right_label"])
+
+
+@pytest.mark.parametrize("of", ["classifier", "another method", "history"])
+def test_further_annotations_have_one_price_by_the_model_of_the_labels(of, monkeypatch):
+    """A forecast by Dawid and Skene's model of the annotations would be a second one."""
+    monkeypatch.setitem(FORESEEN, "annotators", 8)
+    table = AnnotationTable.from_matrix(half_answered())
+    if of == "classifier":
+        X, rng = numbered(table), np.random.default_rng(0)
+        found = FakeClassifier(table, rng, posterior_=EBCC().fit(table).posterior_)
+        given = {"classifier": found, "X": X}
+    elif of == "another method":
+        given = {"aggregator": EBCC().fit(table)}
+    else:
+        given = {"aggregator": DawidSkene().fit(table, history={0: 50 * np.eye(3)})}
+    summary = summarize(table, **given)
+    plan, name = summary["plan"], type(next(iter(given.values()))).__name__
+    assert plan["gain"] is not None
+    assert plan["source"].split()[0] == name
+    assert plan["rounds"] is None
+    page = Page(render_report(summary))
+    assert f"according to {plan['source']}," in " ".join(page.text)
+    assert "plan-rounds" not in page.ids
+    price = re.search(r"for every (\S+) bought", " ".join(page.text))[1]
+    assert page.text[page.text.index("annotations per corrected label") + 1] == price
+    if of != "history":
+        assert "its figures are others" in " ".join(page.text)
 
 
 # -- texts and images -----------------------------------------------------------------------------

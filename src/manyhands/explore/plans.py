@@ -66,6 +66,8 @@ class Plan:
 
     Attributes
     ----------
+    source : str
+        The model behind all figures.
     enough : str
         Whether more annotations are needed.
     limit : str
@@ -90,6 +92,7 @@ class Plan:
         Plans the same batch on the command line.
     """
 
+    source: str
     enough: str
     limit: str
     words: GainWords | None
@@ -155,6 +158,7 @@ class Plans:
         asked = Counter(pair.annotator for pair in pairs if pair.annotator is not None)
         rounds = found["rounds"] or {"runs": 0, "rows": ()}
         return Plan(
+            source=found["source"],
             enough=enough(found),
             limit=limit(found),
             words=None if found["gain"] is None else gain_words(found),

@@ -430,8 +430,8 @@ def one_in(gain: float | None, *, ordered: bool = False) -> str:
     if gain is None or gain <= 1e-4:
         return "hardly any label"
     if ordered:
-        return f"labels by about one grade for every {_price(gain)} bought"
-    return f"about one label for every {_price(gain)} bought"
+        return f"labels by about one grade for every {price_in_words(gain)} bought"
+    return f"about one label for every {price_in_words(gain)} bought"
 
 
 def limit_of(min_gain: float, *, ordered: bool = False) -> str:
@@ -447,10 +447,10 @@ def limit_of(min_gain: float, *, ordered: bool = False) -> str:
     if min_gain <= 0:
         return ""
     limit = "less than one corrected grade" if ordered else "fewer than one corrected label"
-    return f"We suggest stopping at {limit} for every {_price(min_gain)} bought"
+    return f"We suggest stopping at {limit} for every {price_in_words(min_gain)} bought"
 
 
-def _price(gain: float) -> str:
+def price_in_words(gain: float) -> str:
     """Write the number of annotations per corrected label, which is at least one."""
     price = max(1.0, 1.0 / gain)
     return f"{price:.1f}".removesuffix(".0") if price < 3 else f"{price:,.0f}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from manyhands.annotations import AnnotationTable
 from manyhands.codes import ActionCode
@@ -21,7 +22,7 @@ from manyhands.planning import (
     Suggestion,
     forecast,
 )
-from manyhands.planning.planner import limit_of, one_in
+from manyhands.planning.planner import limit_of, one_in, price_in_words
 from manyhands.planning.screening import screened
 from manyhands.report.filters import count
 from manyhands.report.headline import are_decided, find_levels
@@ -158,7 +159,7 @@ def plan_of(
     return {
         **plan,
         "curve": None if gains is None else _curve(batch),
-        "rounds": _rounds(table, known or None, inputs.drawn) if ahead else None,
+        "rounds": _rounds(basis.model, table, known or None, inputs.drawn) if ahead else None,
         "next": _next_rows(batch, newcomer, gains, most),
         "annotators": _per_annotator(batch, newcomer, gains),
     }
@@ -272,7 +273,7 @@ def enough(plan: Mapping[str, Any] | None) -> str:
     rate = one_in(None if price is None else 1 / price, ordered=plan.get("unit") == "grade")
     n = count(plan["n"], "further annotation")
     who = f"{n}, from a new annotator," if plan["newcomer"] else n
-    told = f"by the inferred labels, {who} would correct {rate}."
+    told = f"according to {plan['source']}, {who} would correct {rate}."
     if plan["stop"]:
         told = told.removesuffix(".")
         right = plan.get("right")
@@ -284,6 +285,11 @@ def enough(plan: Mapping[str, Any] | None) -> str:
             f"{'' if is_good else ', and so may clearer guidelines or better annotators'}."
         )
     return f"More annotations help: {told} Compare with their price."
+
+
+def is_refitted(model: Any) -> bool:
+    """Whether a forecast can fit the model of a plan again: Dawid and Skene's, without history."""
+    return isinstance(model, DawidSkene) and getattr(model, "_history", None) is None
 
 
 def known_of(inputs: Inputs) -> dict[Any, Any]:
@@ -318,20 +324,23 @@ def _curve(batch: Suggestion) -> list[dict[str, float]]:
 
 
 def _rounds(
-    table: AnnotationTable, known: Mapping[Any, Any] | None, drawn: BoolArray | None
+    model: Any, table: AnnotationTable, known: Mapping[Any, Any] | None, drawn: BoolArray | None
 ) -> dict[str, Any] | None:
     """Forecast several rounds, planned and at random; None of grades, or where it would take long.
 
     What a batch adds on grades is a distance, and the forecast is of shares of right labels.
 
-    ``drawn`` marks the labels of ``known`` that were drawn at random.
+    ``model`` is that of the plan, which the forecast fits again after every round: its rounds
+    continue the price of the next batch. There is no forecast with other models, because one with
+    Dawid and Skene's would be a second price. ``drawn`` marks the labels of ``known`` that were
+    drawn at random.
     """
-    if is_scale_of_grades(table):
+    if not is_refitted(model) or is_scale_of_grades(table):
         return None
     if any(getattr(table, f"n_{what}") > most for what, most in FORESEEN.items()):
         return None
     start = table.n_annotations / table.n_instances
-    policies = {"plan": AnnotationPlanner(load=MOST), "random": None}
+    policies = {"plan": AnnotationPlanner(clone(model), load=MOST), "random": None}
     try:
         # Progress and doubts of a forecast are none of the job.
         with silenced("manyhands", "manyhands.progress"):
@@ -340,7 +349,9 @@ def _rounds(
             found = forecast(table, policies, most, gold=known, random_gold=drawn, **size)
     except AnnotationError:
         return None
-    gains = {name: c.accuracy - c.accuracy[:, :1] for name, c in found.curves.items()}
+    # By which the next batch is priced, too; the accuracy also allows for the level.
+    steps = np.diff(found.sizes, prepend=found.sizes[0])
+    gains = {name: np.cumsum(np.nan_to_num(c.gain) * steps, 1) for name, c in found.curves.items()}
     plan, by_chance = gains["plan"], gains["random"].mean(axis=0)
     bought = np.round((found.sizes - found.sizes[0]) * table.n_instances)
     added = np.diff(plan.mean(axis=0)) * table.n_instances
@@ -460,6 +471,6 @@ PLAN = Section(
     plan_section,
     actions=_actions,
     instances=_instances,
-    words={"gain_words": gain_words, "limit": limit},
+    words={"gain_words": gain_words, "limit": limit, "price_in_words": price_in_words},
     answer=answer_more,
 )
