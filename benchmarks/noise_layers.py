@@ -253,8 +253,8 @@ def seeds_page(records: list[Record]) -> dict[str, Any]:
         ])  # fmt: skip
     scales = ["1", "2", "3", AUTO]
     rows.sort(key=lambda r: (CHECKED.index(r[0]), [*LAYERS].index(r[1]), scales.index(r[2])))
-    heads = ["set", "classifier", "init_scale", "test accuracy", "seeds that lose a class"]
-    return {"seeds": table([*heads, "lost (seeds)", "date"], rows)}
+    heads = ["set", "classifier", "init_scale", "test accuracy", "seeds with a collapsed class"]
+    return {"seeds": table([*heads, "collapsed classes (seeds)", "date"], rows)}
 
 
 def checked_page(records: list[Record]) -> dict[str, Any]:
