@@ -572,7 +572,7 @@ def test_ids_that_reset_index_turns_into_a_column_are_named(data, convert):
     numbers = dict(zip(gold.index, range(N), strict=True))
     table = AnnotationTable.from_frame(long.assign(task=long["task"].map(numbers)))
     shuffled = X.reset_index(drop=True).sample(frac=1, random_state=0).reset_index()
-    with pytest.warns(UserWarning, match=r"'index' \(the ids in another order\)"):
+    with pytest.raises(AnnotationError, match=r"'index' of X holds the ids.*in another order"):
         quick().fit(convert(shuffled), table)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -580,15 +580,21 @@ def test_ids_that_reset_index_turns_into_a_column_are_named(data, convert):
 
 
 @pytest.mark.parametrize("name", ["uid", "task"])
-def test_ids_in_another_order_are_called_so_whatever_their_name_and_type(data, name):
+def test_ids_in_another_order_are_refused_whatever_their_name_and_type(data, name):
     """The command line reads all features as float32; pandas reads the column `task` as one."""
     X, long, gold = data
     numbers = dict(zip(gold.index, range(N), strict=True))
     table = AnnotationTable.from_frame(long.assign(task=long["task"].map(numbers)))
     frame = X.reset_index(drop=True).assign(**{name: np.arange(N, dtype=np.float32)})
     shuffled = frame.sample(frac=1, random_state=0).reset_index(drop=True)
-    with pytest.warns(UserWarning, match=rf"'{name}' \(the ids in another order\)"):
+    with pytest.raises(AnnotationError, match=rf"'{name}' of X holds the ids .*the index"):
         quick().fit(shuffled, table)
+    # What the message advises matches the rows; a feature may stay beside ids.
+    aligned = quick().fit(shuffled.set_index(shuffled[name].astype(int)).drop(columns=name), table)
+    plain = frame.drop(columns=name)
+    assert (aligned.predict(plain) == quick().fit(plain, table).predict(plain)).mean() > 0.9
+    with pytest.warns(UserWarning, match=rf"'{name}' \(the ids in another order\)"):
+        quick().fit(shuffled.set_axis(np.arange(N)[::-1]), table)
 
 
 def test_the_order_of_a_matrix_s_index_is_said_where_x_has_no_ids(data):

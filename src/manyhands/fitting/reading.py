@@ -26,6 +26,7 @@ from manyhands.annotations.ids import (
     id_column,
     id_column_of,
     is_id_name,
+    row_ids,
 )
 from manyhands.annotations.target import (
     SETS_TO_LEARN,
@@ -449,7 +450,11 @@ LABEL_NAMES = frozenset(
 """Names of columns of labels, as `base_name` gives them."""
 
 
-def warn_of_leakage(X: Instances, table: AnnotationTable) -> None:
+OTHER_ORDER = "the ids in another order"
+"""Why a column may leak the id."""
+
+
+def check_leakage(X: Instances, table: AnnotationTable) -> None:
     """Warn of leakage: columns of a frame that are named like, or equal to, the label or the id.
 
     Parameters
@@ -457,6 +462,12 @@ def warn_of_leakage(X: Instances, table: AnnotationTable) -> None:
     X : any
     table : AnnotationTable
         Its instances are the rows of X.
+
+    Raises
+    ------
+    AnnotationError
+        If a column holds the ids in another order than the table's, and X has no other ids: the
+        rows then belong to other instances than those they are taken for.
     """
     frame = as_frame(X)
     if frame is None or len(frame) != table.n_instances:
@@ -469,13 +480,22 @@ def warn_of_leakage(X: Instances, table: AnnotationTable) -> None:
         values = column.to_numpy()
         in_order = _equals_ids(values, table)
         if not in_order and _permutes_ids(values, table):
-            reasons[name] = "the ids in another order"
+            reasons[name] = OTHER_ORDER
         elif is_id_name(str(name)) or base_name(str(name)) in LABEL_NAMES:
             reasons[name] = "by its name"
         elif in_order:
             reasons[name] = "equal to the ids"
         elif equals_class(values, table.classes, votes):
             reasons[name] = "equal to the most annotated class"
+    moved = [name for name, reason in reasons.items() if reason == OTHER_ORDER]
+    own = row_ids(X)
+    if moved and (own is None or own.default):
+        raise AnnotationError(
+            f"column {moved[0]!r} of X holds the ids of y's instances in another order, and X has "
+            "no other ids, so its rows would be taken for other instances. To match them, make the "
+            "ids the index of a pandas frame (in other frames, call their column 'task'). If "
+            f"{moved[0]!r} is a feature, give the rows ids of their own in the same way"
+        )
     if reasons:
         shown = ", ".join(f"{name!r} ({reason})" for name, reason in reasons.items())
         warn_caller(

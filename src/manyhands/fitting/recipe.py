@@ -22,11 +22,11 @@ from manyhands.fitting.method_protocol import NoiseProtocol
 from manyhands.fitting.network import make_adam
 from manyhands.fitting.reading import (
     as_target,
+    check_leakage,
     check_learnable,
     drop_weightless,
     read_features,
     set_vocabularies,
-    warn_of_leakage,
 )
 from manyhands.nn import CrowdModule
 from manyhands.sampling.class_balance import ClassBalance, make_balance
@@ -171,7 +171,7 @@ def read_data(method: Method, X: Instances, y: Target, watch: Watch, *, reset: b
     """
     given = as_target(X, y, type(method).__name__)
     whole = drop_weightless(given)
-    warn_of_leakage(X, whole)
+    check_leakage(X, whole)
     watch = watch.over(X, whole.n_instances)
     X = read_features(method, X, reset=reset)
     check_learnable(X, whole)

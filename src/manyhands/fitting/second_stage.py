@@ -23,12 +23,12 @@ from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, take_over
 from manyhands.fitting.prediction import confusions_with_pooled
 from manyhands.fitting.reading import (
     as_fitted,
+    check_leakage,
     check_learnable,
     forget_columns,
     read_target,
     refuse_text,
     set_vocabularies,
-    warn_of_leakage,
 )
 from manyhands.fitting.recipe import Recipe
 from manyhands.fitting.run import annotator_attributes
@@ -113,7 +113,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
             )
         table = read_target(X, y, type(self).__name__)
         check_learnable(X, table)
-        warn_of_leakage(X, table)
+        check_leakage(X, table)
         X = as_fitted(self, X, reset=True)
         set_vocabularies(self, y, table)
         try:

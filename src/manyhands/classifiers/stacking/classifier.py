@@ -30,13 +30,13 @@ from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.fitted import former_attribute, take_over
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import (
+    check_leakage,
     check_learnable,
     check_rows,
     drop_weightless,
     read_target,
     set_vocabularies,
     table_of,
-    warn_of_leakage,
 )
 from manyhands.fitting.scoring import find_annotators, mean_log_proba, observed_annotations
 from manyhands.fitting.traits import Traits
@@ -331,7 +331,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         later: bool = False,
     ) -> None:
         """Run rounds from class probabilities or the vote shares, and set the fitted attributes."""
-        warn_of_leakage(X, table)
+        check_leakage(X, table)
         encoder = fit_encoder(self, X)
         rows = read_rows(self, X, encoder, reset=True)
         check_learnable(rows, table)
