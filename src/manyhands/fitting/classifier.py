@@ -215,14 +215,17 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         watch: Watch | None = None,
         start: BaseCrowdClassifier | None = None,
     ) -> Self:
-        """Train on annotations. A fit that fails leaves the estimator as it was.
+        """Train on annotations. Row i of X is instance i of y (``y.instances``), unless X has ids.
+
+        The index of a pandas frame holds ids, and so does the column ``task`` of other frames: they
+        are matched with the instances. A fit that fails leaves the estimator as it was.
 
         Parameters
         ----------
         X : array-like, sparse matrix or frame of shape (n_samples, n_features), array or tensor of
             shape (n_samples, *input_shape), map-style Dataset or DataLoader, or dict of arrays
-        y : AnnotationTable (a frame is matched with its instances by id), array of shape
-            (n_samples, n_annotators) with -1/NaN missing, or (n_samples,): a crowd of one
+        y : AnnotationTable, array of shape (n_samples, n_annotators) with -1/NaN missing, or
+            (n_samples,): a crowd of one
         watch : Watch, optional
             Gold labels for metrics in ``history_``. They do not change the training.
         start : fitted classifier of this class, optional

@@ -267,7 +267,10 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         gold: Any = None,
         random_gold: Any = None,
     ) -> Self:
-        """Fit to annotations. A fit that fails leaves the estimator as it was.
+        """Fit to annotations. Row i of X is instance i of y (``y.instances``), unless X has ids.
+
+        The index of a pandas frame holds ids, and so does the column ``task`` of other frames: they
+        are matched with the instances. A fit that fails leaves the estimator as it was.
 
         Parameters
         ----------
@@ -275,8 +278,8 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
             With ``members="auto"``, also a list, array or Series of texts, of paths of images or
             of PIL images, and an 8-bit array of images: a `TextEncoder` or `ImageEncoder` encodes
             them. A frame may have columns of texts, paths, categories and gaps.
-        y : AnnotationTable (a frame is matched with its instances by id), array of shape
-            (n_samples, n_annotators) with -1/NaN missing, or (n_samples,): a crowd of one
+        y : AnnotationTable, array of shape (n_samples, n_annotators) with -1/NaN missing, or
+            (n_samples,): a crowd of one
         start : fitted CrowdStackingClassifier, optional
             Classifier whose probabilities of X replace the vote shares as initial posterior. It
             must have the same classes and features.
