@@ -2,14 +2,16 @@
 
 import json
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file as from_file
 from safetensors.numpy import save as to_bytes
 
 from manyhands import AnnotationTable, CrowdLayerClassifier, DawidSkene, load, save
 from manyhands.exceptions import ModelFolderError
-from manyhands.fitting.folders import READY, REPLACED, checksum, write_model
+from manyhands.fitting.folders import READY, REPLACED, Stored, checksum, write_model
 from manyhands.fitting.saving import holds_label_sets
 
 TABLE = AnnotationTable.from_matrix(np.array([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]]))
@@ -112,6 +114,89 @@ def test_a_network_that_fills_the_memory_is_refused_before_it_is_made(tmp_path, 
     with pytest.raises(ModelFolderError, match=r"do not fit the model|is damaged"):
         load(folder, device="cpu")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 2**20  # KiB: 1 GiB.
+
+
+@pytest.fixture
+def network(tmp_path):
+    """A saved classifier with a network."""
+    X = np.random.default_rng(0).normal(size=(4, 600)).astype(np.float32)
+    model = CrowdLayerClassifier(backbone={"name": "mlp", "hidden": [4]}, max_epochs=1)
+    return save(model.fit(X, TABLE), tmp_path / "model")
+
+
+def weights_of(folder):
+    (path,) = folder.glob("weights-*")
+    return path
+
+
+def replace_arrays(folder, change):
+    """Write other arrays into a folder, with the checksums that they have."""
+    arrays = from_file(weights_of(folder))
+    change(arrays)
+    description = json.loads((folder / "model.json").read_text())
+    weights_of(folder).unlink()
+    write_model(folder, description, to_bytes(arrays))
+
+
+def test_weights_larger_than_the_memory_are_refused_before_they_are_read(folder):
+    """A file of four TiB takes no room on the disk, and an hour of reading."""
+    path = weights_of(folder)
+    header = {"posterior_": {"dtype": "U8", "shape": [2**42], "data_offsets": [0, 2**42]}}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    try:
+        os.truncate(path, 8 + len(text) + 2**42)
+    except OSError as error:
+        pytest.skip(f"this file system holds no such file: {error}")
+    with pytest.raises(ModelFolderError, match=rf"{path.name}' has 4,096\.0 GiB.*more memory"):
+        load(folder)
+
+
+def test_a_network_that_the_memory_does_not_hold_beside_its_weights_is_refused(
+    network, monkeypatch
+):
+    monkeypatch.setattr("manyhands.fitting.network.free_memory", lambda: 2**10)
+    with pytest.raises(ModelFolderError, match=r"memory does not hold the network.*more memory"):
+        load(network, device="cpu")
+    monkeypatch.setattr("manyhands.fitting.network.free_memory", lambda: 2**20)
+    load(network, device="cpu")
+
+
+def test_the_header_is_compared_with_the_network_before_weights_are_read(network, monkeypatch):
+    def widened(arrays):
+        name = max(arrays, key=lambda each: arrays[each].size)
+        arrays[name] = np.zeros((2**10, 2**10), np.float32)
+
+    replace_arrays(network, widened)
+
+    def small(stored):
+        return pytest.fail("it was read") if stored.nbytes > 2**20 else stored.read()
+
+    monkeypatch.setattr(Stored, "array", property(small))
+    says = r"do not fit .* network has 3,626 weights, and the file holds 1,049,802\); save"
+    with pytest.raises(ModelFolderError, match=says):
+        load(network, device="cpu")
+
+
+def test_arrays_that_nothing_names_are_not_read(folder):
+    before = load(folder).posterior_
+    replace_arrays(folder, lambda arrays: arrays.update(unnamed=np.zeros(2**26, np.uint8)))
+    tracemalloc.start()
+    np.testing.assert_array_equal(load(folder).posterior_, before)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24  # The array would be 64 MiB.
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_that_is_named_a_thousand_times_is_read_once(folder, order):
+    replace_arrays(folder, lambda arrays: arrays.update(large=np.zeros((2**10, 2**9))))
+    forge(folder, parameter(tol=[{"$array": "large", "order": order}] * 1000))
+    tracemalloc.start()
+    load(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**25  # One is 4 MiB, and a thousand are 4 GiB.
 
 
 def test_what_never_ends_is_no_file(folder):

@@ -11,14 +11,22 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
 
 from manyhands._version import __version__
 from manyhands.exceptions import ModelFolderError, WriteError
 from manyhands.files import check_writable, explain, file_lock
 from manyhands.io import write_atomically
+from manyhands.memory import refuse_larger
+from manyhands.typing import AnyArray
 
 FORMAT = "manyhands model"
 VERSION = 2
@@ -165,29 +173,78 @@ def _move_ready(folder: Path) -> None:
         ) from error
 
 
-def read_weights(path: Path, digest: str) -> bytes:
-    """Read a file of weights.
+@dataclass
+class Stored:
+    """An array in a file, which is read when it is asked for.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    nbytes : int
+    read : callable
+    """
+
+    shape: tuple[int, ...]
+    nbytes: int
+    read: Callable[[], AnyArray]
+
+    @cached_property
+    def array(self) -> AnyArray:
+        """The array. A description may name it any number of times: it is read once."""
+        return self.read()
+
+    @cached_property
+    def turned(self) -> AnyArray:
+        """The array, with its columns one after the other in memory."""
+        return np.asfortranarray(self.array)
+
+
+@contextmanager
+def stored_arrays(folder: Path, description: Mapping[str, Any]) -> Iterator[dict[str, Stored]]:
+    """Open the file of arrays that ``model.json`` names; read what its header says of them.
+
+    The arrays can be read until the context ends.
 
     Raises
     ------
     ModelFolderError
-        If it is missing, truncated or altered.
+        If the file is missing, truncated, altered, no file of arrays or larger than the memory.
     """
+    path = folder / Path(description["weights"]).name
     try:
         if path.exists() and not path.is_file():  # A pipe or a device may never end.
             raise ModelFolderError(f"{str(path)!r} is not a file; save the model again")
-        content = path.read_bytes()
+        refuse_larger(path)
+        with path.open("rb") as content:
+            if hashlib.file_digest(content, "sha256").hexdigest() != description["sha256"]:
+                raise ModelFolderError(
+                    f"{str(path)!r} is truncated or altered (its checksum differs); save the model "
+                    "again"
+                )
+        # Opening it checks that the sizes in the header are those of the arrays and of the file.
+        with safe_open(path, framework="numpy") as file:
+            yield {
+                name: Stored(tuple(told["shape"]), end - begin, partial(file.get_tensor, name))
+                for name, told in _header(path).items()
+                for begin, end in [told["data_offsets"]]
+            }
+    except SafetensorError as error:
+        raise ModelFolderError(
+            f"{str(path)!r} is not a safetensors file ({error}); save the model again"
+        ) from error
     except FileNotFoundError as error:
         raise ModelFolderError(f"{str(path)!r} is missing; save the model again") from error
     except OSError as error:
         raise ModelFolderError(
             f"{str(path)!r} cannot be read ({error.strerror}); check its permissions"
         ) from error
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise ModelFolderError(
-            f"{str(path)!r} is truncated or altered (its checksum differs); save the model again"
-        )
-    return content
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """Read the header of a safetensors file, which has been checked."""
+    with path.open("rb") as file:
+        told = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return {name: entry for name, entry in told.items() if name != "__metadata__"}
 
 
 def current_weights(folder: Path) -> str | None:

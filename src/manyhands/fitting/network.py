@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,11 +17,12 @@ from torch.overrides import TorchFunctionMode
 
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Earlier, Fit
+from manyhands.fitting.folders import Stored
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.functional.ranks import active_ranks
+from manyhands.memory import free_memory, in_gib
 from manyhands.nn import CrowdModule, channels_last, make_scaled
 from manyhands.training import Features, pick_device
-from manyhands.typing import AnyArray
 
 if TYPE_CHECKING:
     from manyhands.fitting.method import Method
@@ -278,15 +280,16 @@ def make_adam(
     return torch.optim.Adam(groups, lr=lr, fused=fused)
 
 
-def rebuilt(model: Method, weights: Mapping[str, AnyArray], device: str) -> CrowdModule:
+def rebuilt(model: Method, weights: Mapping[str, Stored], device: str) -> CrowdModule:
     """Rebuild the network of a saved classifier.
 
     Parameters
     ----------
     model : Method
         With its parameters, classes, annotators and the shape of an instance.
-    weights : mapping of str to array
-        The network's state dict.
+    weights : mapping of str to Stored
+        The network's state dict. It is read when the network has turned out to have as many
+        weights.
     device : str
 
     Returns
@@ -299,6 +302,8 @@ def rebuilt(model: Method, weights: Mapping[str, AnyArray], device: str) -> Crow
     RuntimeError, AnnotationError
         If the weights are of another network, or of one that is much smaller than the model's
         parameters say.
+    MemoryError
+        If the memory cannot hold the network.
     """
     shape = model.input_shape_
     held = sum(array.nbytes for array in weights.values())
@@ -307,7 +312,11 @@ def rebuilt(model: Method, weights: Mapping[str, AnyArray], device: str) -> Crow
         warnings.filterwarnings("ignore", "Initializing zero-element tensors")
         classifier = make_scaled(model._network, model.scaling, shape, len(model.classes_))
         module = model._build_module(classifier, shape)
-    module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+    found = sum(math.prod(stored.shape) for stored in weights.values())
+    needed = sum(tensor.numel() for tensor in module.state_dict().values())
+    if found != needed:
+        raise AnnotationError(f"its network has {needed:,} weights, and the file holds {found:,}")
+    module.load_state_dict({name: torch.from_numpy(each.array) for name, each in weights.items()})
     return module.to(pick_device(device)).eval()
 
 
@@ -333,6 +342,8 @@ class _NoLargerThan(TorchFunctionMode):
     def __init__(self, held: int) -> None:
         super().__init__()
         self.held, self.made = held, 0
+        free = free_memory()
+        self.room = math.inf if free is None else free - held  # The weights are read beside it.
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -343,7 +354,12 @@ class _NoLargerThan(TorchFunctionMode):
             self.made += function(*args, **{**sizes, "device": "meta"}).nbytes
             if self.made > TIMES * self.held + SPARE:
                 raise AnnotationError(
-                    f"it asks for a network of more than {self.made / 2**20:,.0f} MiB, and its "
-                    f"weights take {self.held / 2**20:,.1f}"
+                    f"it asks for a network of more than {in_gib(self.made)}, and its weights take "
+                    f"{in_gib(self.held)}"
+                )
+            if self.made > self.room:
+                raise MemoryError(
+                    f"more than {in_gib(self.made)} while it is built, and beside its weights "
+                    f"{in_gib(max(self.room, 0))} are free"
                 )
         return function(*args, **given)

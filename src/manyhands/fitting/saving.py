@@ -34,8 +34,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
@@ -48,9 +46,10 @@ from manyhands.fitting.earlier_layouts import upgraded
 from manyhands.fitting.fitted import take_over, with_present_names
 from manyhands.fitting.folders import (
     VERSION,
+    Stored,
     check_unaltered,
     read_description,
-    read_weights,
+    stored_arrays,
     write_model,
 )
 from manyhands.fitting.method_protocol import flat_defaults, flat_parameters, from_flat
@@ -142,11 +141,14 @@ def read(
     description = read_description(folder)
     try:
         if description["version"] == VERSION:
-            described, arrays = description, read_arrays(folder, description)
+            with stored_arrays(folder, description) as stored:
+                reader = _Reader(folder, stored, find_class, device, backbone, description)
+                model = reader.model(description)
         else:
             described, arrays = upgraded(folder, description, read_arrays)
-        reader = _Reader(folder, arrays, find_class, device, backbone, description["manyhands"])
-        model = reader.model(described)
+            stored = {name: Stored(a.shape, a.nbytes, a.copy) for name, a in arrays.items()}
+            reader = _Reader(folder, stored, find_class, device, backbone, description)
+            model = reader.model(described)
     except ModelFolderError:
         raise
     except DAMAGES as error:
@@ -172,21 +174,9 @@ def is_known(model: object) -> bool:
 
 
 def read_arrays(folder: Path, description: Mapping[str, Any]) -> dict[str, AnyArray]:
-    """Read the file of arrays that ``model.json`` names.
-
-    Raises
-    ------
-    ModelFolderError
-        If it is missing, truncated, altered or no file of arrays.
-    """
-    path = folder / Path(description["weights"]).name
-    content = read_weights(path, description["sha256"])
-    try:
-        return {name: np.array(array) for name, array in from_bytes(content).items()}
-    except SafetensorError as error:
-        raise ModelFolderError(
-            f"{str(path)!r} is not a safetensors file ({error}); save the model again"
-        ) from error
+    """Read the whole file of arrays that ``model.json`` names; see `stored_arrays`."""
+    with stored_arrays(folder, description) as stored:
+        return {name: each.array for name, each in stored.items()}
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -422,13 +412,13 @@ class _Reader:
     def __init__(
         self,
         folder: Path,
-        arrays: Mapping[str, AnyArray],
+        arrays: Mapping[str, Stored],
         find_class: ClassFinder,
         device: str,
         backbone: Any,
-        version: Any,
+        description: Mapping[str, Any],
     ) -> None:
-        self.folder, self.arrays, self.version = folder, arrays, version
+        self.folder, self.arrays, self.version = folder, arrays, description["manyhands"]
         self.find_class, self.device, self.backbone = find_class, device, backbone
 
     def model(self, description: Mapping[str, Any]) -> Any:
@@ -449,10 +439,10 @@ class _Reader:
             case "":
                 return {key: self.value(part) for key, part in node.items()}
             case "$array":
-                array = self.arrays[content]
+                stored = self.arrays[content]
                 if node.get("scalar"):
-                    return array.reshape(())[()]
-                return np.asarray(array, order=node.get("order", "C"))
+                    return stored.array.reshape(())[()]
+                return stored.turned if node.get("order") == "F" else stored.array
             case "$number":
                 dtype = np.dtype(node["type"])
                 if dtype.kind not in NUMBERS or dtype.itemsize > WIDEST:  # Others: of any size.
@@ -543,8 +533,8 @@ class _Reader:
         from manyhands.fitting.network import rebuilt  # It needs torch.
 
         state = {
-            name.removeprefix(f"{prefix}."): array
-            for name, array in self.arrays.items()
+            name.removeprefix(f"{prefix}."): stored
+            for name, stored in self.arrays.items()
             if name.startswith(f"{prefix}.")
         }
         try:
@@ -552,7 +542,12 @@ class _Reader:
         except (RuntimeError, AnnotationError) as error:
             raise ModelFolderError(
                 f"the weights in {str(self.folder)!r} do not fit the model described in "
-                f"model.json ({error})"
+                f"model.json ({error}); save the model again"
+            ) from error
+        except MemoryError as error:
+            raise ModelFolderError(
+                f"the memory does not hold the network of the model in {str(self.folder)!r} "
+                f"({error}); load it on a machine with more memory, or end other programs first"
             ) from error
 
     def _unknown(self, name: object) -> ModelFolderError:

@@ -16,6 +16,7 @@ from manyhands.exceptions import ModelFolderError
 from manyhands.files import remove_partial
 from manyhands.functional.ranks import active_ranks, in_first_process
 from manyhands.io import write_atomically
+from manyhands.memory import refuse_larger
 from manyhands.training.devices import random_state_of, set_random_state
 from manyhands.training.loop import Stage
 from manyhands.training.progress import Callback, History
@@ -222,6 +223,7 @@ def load_tree(path: str | Path, device: str | torch.device = "cpu") -> Any:
     path = Path(path)
     if not path.is_file():
         raise ModelFolderError(f"{str(path)!r} is missing; save the model again")
+    refuse_larger(path)
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
             skeleton = json.loads((file.metadata() or {})["tree"])
