@@ -313,6 +313,20 @@ def test_fit_predict_report(home):
     assert "Which annotations surprised the classifier?" in page
 
 
+def test_a_folder_s_files_are_listed_with_what_they_hold(home):
+    fitted = done("fit", *DATA, "--method", "aggregated", "--folds", 0, "--out", "my model").stdout
+    made = done("aggregate", "A.csv", "--out", "labels").stdout
+    for folder, printed in (("my model", fitted), ("labels", made)):
+        lines = [line for line in printed.splitlines() if line.startswith("written: ")]
+        names = {line.removeprefix("written: ").split(" (")[0] for line in lines}
+        kept = [path for path in Path(folder).iterdir() if path.suffix != ".safetensors"]
+        assert names == {str(path) for path in kept if not path.name.startswith(".")}
+        assert all(line.endswith(")") for line in lines)
+    assert "labels/report.html" in lines[0]  # What a person opens comes first.
+    assert "next: manyhands report 'my model' (it writes my model/report.html" in fitted
+    assert "written: labels.csv\n" in done("aggregate", "A.csv", "--out", "labels.csv").stdout
+
+
 @pytest.mark.filterwarnings("always:left out 48 of 48 gold")
 def test_predictions_are_measured_on_new_items_alone(home):
     """Gold labels of the rows that the model was trained on say nothing of new ones."""

@@ -17,6 +17,7 @@ from manyhands.cli.output import (
     print_table,
     records_of,
     say,
+    say_files,
     visible,
     write_columns,
 )
@@ -420,7 +421,7 @@ def print_sets(result: dict[str, Any], out: Path | None, to: str) -> None:
 
     say(RULE)
     if out:
-        say(f"written: {', '.join(result['files'])}")
+        say_files(result["files"])
     if out is not None and to == TABLE:
         say(
             f"in {out.name if out.suffix else 'labels.csv'}, 'least_sure' is the option that is "

@@ -195,6 +195,25 @@ def say_severities(
         say(f"... and {counted(more, 'other annotator')} (annotators.csv has all)")
 
 
+OF_FILES = {
+    "report.html": "the report, for a browser: what to do first",
+    "labels.csv": "the label of each item, and how sure it is",
+    "annotators.csv": "how good each annotator is, and who needs a closer look",
+    "summary.json": "the figures of the report, for programs",
+    "model.json": "the model: manyhands predict, report and explore read its folder",
+}
+"""What the files of a folder hold; those that people read come first."""
+
+
+def say_files(paths: Sequence[str | Path]) -> None:
+    """Print the files that were written, one a line, and what each of a folder's holds."""
+    known = list(OF_FILES)
+    named = {path: OF_FILES.get(Path(path).name) for path in paths}
+    for path in sorted(named, key=lambda path: (*known, Path(path).name).index(Path(path).name)):
+        what = named[path] if len(named) > 1 else None  # A file alone has the name of its choice.
+        say(f"written: {path}" + ("" if what is None else f" ({what})"))
+
+
 def say_columns(name: str) -> None:
     """Say what the two kinds of probabilities in a table of labels are."""
     say(

@@ -23,6 +23,7 @@ from manyhands.cli.output import (
     say,
     say_actions,
     say_columns,
+    say_files,
     say_severities,
 )
 from manyhands.cli.reading import FamilyReading, files_of
@@ -483,7 +484,7 @@ def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
     for name, value in (result["gold"] or {}).items():
         say(f"{name}: {percent(value) if 'share' in name else _rounded(value)}")
     if out:
-        say(f"written: {', '.join(result['files'])}")
+        say_files(result["files"])
         say(
             f"in {out.name if out.suffix else 'labels.csv'}, 'label' is the mean of the ratings "
             "without what annotators give too much or too little, and low_95 to high_95 hold the "
@@ -525,7 +526,7 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
         say(f"{name}: {_rounded(value) if is_number else percent(value)}")
     say_actions(result)
     if out:
-        say(f"written: {', '.join(result['files'])}")
+        say_files(result["files"])
         if pages := [name for name in result["files"] if Path(name).name == "report.html"]:
             say(f"next: open {pages[0]} in a browser; it says what to do first")
     if out is not None and to == TABLE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,12 +15,14 @@ from manyhands.cli.inputs import Files, TrainingInputs
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Annotations, Excel, Gold, Json, KeepFormulas, OutFolder, Seed
 from manyhands.cli.output import (
+    OF_FILES,
     headings_of_splits,
     print_json,
     print_table,
     say,
     say_actions,
     say_columns,
+    say_files,
     show,
     show_score,
     visible,
@@ -187,8 +190,10 @@ def say_data(name: str, result: dict[str, Any]) -> None:
 
 
 def say_written(out: Path) -> None:
-    """Print where a job's files are, and what to do with them."""
-    say(f"model, labels.csv, annotators.csv, summary.json: {out}  (next: manyhands report {out})")
+    """Print a job's files, and what to do with them."""
+    say_files([out / name for name in OF_FILES if name != "report.html"])
+    report = f"manyhands report {shlex.quote(str(out))}"
+    say(f"next: {report} (it writes {out / 'report.html'}, which says what to do first)")
     say_columns("labels.csv")
 
 
