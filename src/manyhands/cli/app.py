@@ -41,9 +41,9 @@ def top(
     First steps: [bold]manyhands demo[/], then [bold]manyhands describe my_annotations.csv[/] and
     [bold]manyhands aggregate my_annotations.csv --out labels[/].
 
-    Grades such as 1 to 5: add [bold]--ordered[/]. Several labels per item: add
-    [bold]--multilabel ';'[/]. Which of two is better: [bold]manyhands rank[/]. Language models
-    beside people: [bold]manyhands judges[/].
+    If labels are grades such as 1 to 5, add [bold]--ordered[/]. If an item can have several labels,
+    add [bold]--multilabel ';'[/]. To find out which items are better, use [bold]manyhands rank[/].
+    To compare language models with people, use [bold]manyhands judges[/].
     """
     if version:
         say(__version__)

@@ -14,7 +14,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 Seed = Annotated[
     int,
     typer.Option(
-        min=0, max=2**32 - 1, help="Seed of everything random, such as how a network starts."
+        min=0,
+        max=2**32 - 1,
+        help=("Seed of all random choices, such as the first weights of a network."),
     ),
 ]
 
@@ -31,7 +33,7 @@ OutFile = Annotated[
         "--out",
         parser=some_path,
         metavar="FILE",
-        help="File to write the result to: .csv, .tsv, .xlsx, .parquet, .json or .jsonl.",
+        help="File for the result: .csv, .tsv, .xlsx, .parquet, .json or .jsonl.",
     ),
 ]
 
@@ -60,9 +62,9 @@ Excel = Annotated[
         "--excel",
         callback=_write_for_excel,
         help=(
-            "Write CSV files that Excel opens with a double-click. They begin with a byte order "
-            "mark, and have semicolons and decimal commas if this computer is set up for them. A "
-            "file whose name ends in .xlsx opens everywhere."
+            "Write CSV files that Excel opens correctly with a double-click: with a byte "
+            "order mark, and with semicolons and decimal commas if this computer is set up "
+            "for them. A file whose name ends in .xlsx needs no such option."
         ),
     ),
 ]
@@ -74,7 +76,7 @@ OutFolder = Annotated[
         "--out",
         parser=some_path,
         metavar="DIR",
-        help="Folder to write: the model, labels.csv, annotators.csv and summary.json.",
+        help="Folder for the results: the model, labels.csv, annotators.csv and summary.json.",
     ),
 ]
 
@@ -83,9 +85,9 @@ Gold = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Gold labels, which only measure: nothing is learned from them. A table with "
-        "the columns task,label[,split], or an export that holds gold labels (it may be "
-        "the same file as the annotations).",
+        help="Gold labels: true labels that only measure how many labels are right. Nothing is "
+        "learned from them. Give a table with the columns task,label[,split], or an export "
+        "that holds gold labels, even if it is the file of the annotations.",
     ),
 ]
 
@@ -94,16 +96,17 @@ Known = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Labels that are certain (gold questions, reviewed labels), from which the "
-        "method learns: a table with the columns task,label. May be repeated, once for "
-        "each round of review.",
+        help="Labels that are certain, such as those of gold questions or reviewed items. The "
+        "method learns from them. Give a table with the columns task,label, and repeat the "
+        "option for each round of review.",
     ),
 ]
 
 ANNOTATIONS = (
-    "Annotations: a CSV, TSV, Excel or Parquet table (one row per annotation, or one row per task "
-    "with a column per annotator), an .npy array (instances x annotators), or an export of a "
-    "labelling tool, as a file, ZIP or folder."
+    "Annotations, in one of three forms. A table (CSV, TSV, Excel or Parquet) has one row "
+    "per annotation, or one row per item and a column per annotator. An array (.npy) has "
+    "one row per item and a column per annotator. An export of a labelling tool is a file, "
+    "a ZIP or a folder."
 )
 
 TablePaths = Annotated[
@@ -124,14 +127,16 @@ ModelFolder = Annotated[
     ),
 ]
 
-FEATURES = "Features, which are numbers: .npy, .npz (arrays X and task), CSV, TSV or Parquet."
+FEATURES = (
+    "Numeric features of the items: .npy, .npz (with the arrays X and task), CSV, TSV or Parquet."
+)
 
 Features = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help=FEATURES + " Or give --texts or --images in their place.",
+        help=FEATURES + " You can give --texts or --images instead.",
     ),
 ]
 
@@ -142,8 +147,8 @@ Texts = Annotated[
     typer.Option(
         metavar="FILE|COLUMN",
         help=(
-            "Texts, which an encoder turns into features. Give the name of a column of the "
-            f"annotations, or of a field of the export's items; or a file ({TEXT_FILE})."
+            "Texts, from which an encoder computes features. Name the column or field of the "
+            f"annotations that holds the text, or give a file ({TEXT_FILE})."
         ),
     ),
 ]
@@ -153,9 +158,9 @@ Images = Annotated[
     typer.Option(
         metavar="FOLDER|COLUMN",
         help=(
-            "Images, which an encoder turns into features. Give a folder of files that are named "
-            "by task, or the column or field with their paths, which start at the annotations' "
-            "folder."
+            "Images, from which an encoder computes features. Give a folder of files that "
+            "are named by the item's id. Or name the column or field of the annotations "
+            "that holds the paths, relative to the folder of the annotations."
         ),
     ),
 ]

@@ -52,39 +52,40 @@ class Reading:
     task: Annotated[
         str,
         typer.Option(
-            help="Column with the instance's id, or several columns that identify it together, "
-            "such as system,doc,seg.",
+            help="Column with the item's id. If only several columns together identify an item, "
+            "name all of them, such as system,doc,seg.",
         ),
     ] = "task"
     worker: Annotated[str, typer.Option(help="Column with the annotator's id.")] = "worker"
     label: Annotated[
         str,
         typer.Option(
-            help="Column with the annotation; with --multilabel ';' also the columns of 0 and 1, "
-            "one for each option, such as joy,fear,awe.",
+            help="Column with the label. With --multilabel ';', you can also name one column of "
+            "0 and 1 for each option, such as joy,fear,awe.",
         ),
     ] = "label"
     annotators: Annotated[
         OptionalText,
         typer.Option(
             metavar="COLUMNS",
-            help="Columns of a wide table (one row per instance) that hold the annotators' "
-            "answers: a1,a2 or 'worker_*'. Default: recognised by their values.",
+            help="Columns with the annotators' answers, such as a1,a2 or 'worker_*', if the "
+            "table has one row per item. By default they are recognised by their values.",
         ),
     ] = None
     duplicates: Annotated[
         Duplicates,
         typer.Option(
-            help="What to do if an annotator answered twice for the same task. auto keeps the "
-            "last answer in exports, and refuses tables."
+            help="What to do if an annotator answered twice about the same item. error stops "
+            "the command, last keeps the last answer, and keep keeps both. auto means last "
+            "for exports and error for tables."
         ),
     ] = Duplicates.auto
     scale: Annotated[
         OptionalScale,
         typer.Option(
             help="What the labels are: nominal (names), ordinal (grades in order) or interval "
-            "(numbers). By default the labels decide; where they leave it open, the "
-            "command asks.",
+            "(numbers). By default the labels decide. If they could be either, the command "
+            "stops and asks for this option.",
         ),
     ] = None
     ordered: Annotated[
@@ -97,8 +98,8 @@ class Reading:
         OptionalText,
         typer.Option(
             metavar="FILE|A,B,...",
-            help="All classes in order, the lowest first: a list with commas, or a text file "
-            "with one class per line.",
+            help="All classes in order, the lowest first. Give names with commas between them, "
+            "or a text file with one class per line.",
         ),
     ] = None
     map: Annotated[
@@ -106,7 +107,10 @@ class Reading:
         typer.Option(
             parser=some_path,
             metavar="FILE",
-            help="Table with the columns from,to, which says what each spelling of a label means.",
+            help=(
+                "Spellings of labels: a table with the columns from,to. The label in 'from' is "
+                "read as the label in 'to'."
+            ),
         ),
     ] = None
     lowercase: Annotated[
@@ -122,8 +126,8 @@ class Reading:
             "--map-annotators",
             parser=some_path,
             metavar="FILE",
-            help="Table with the columns from,to: the name in 'to' replaces each spelling of it in "
-            "'from'.",
+            help="Spellings of annotators' names: a table with the columns from,to. The name in "
+            "'from' is read as the name in 'to'.",
         ),
     ] = None
     abstain: Annotated[
@@ -143,12 +147,12 @@ class Reading:
         typer.Option(
             metavar="NAME",
             help="Format of the annotations, such as long, wide or label-studio. auto "
-            "recognises it by the content.",
+            "recognises the format by the content.",
         ),
     ] = "auto"
     question: Annotated[
         OptionalText,
-        typer.Option(metavar="NAME", help="The question to read, if an export holds several."),
+        typer.Option(metavar="NAME", help="Which question to read, if an export holds several."),
     ] = None
     multilabel: Annotated[
         str,
@@ -156,11 +160,12 @@ class Reading:
             parser=some_multilabel,
             metavar="SEPARATOR|split|join|none",
             show_default=False,
-            help="How to read answers of several labels, such as 'policy;safety' or one row per "
-            "ticked label. ';' (the character between the labels) keeps them as sets. "
-            "split asks whether one label was ticked, which --option names. join makes "
-            "each set one class. none makes each text one class. Default: the command stops at "
-            "such answers, and lists these choices.",
+            help="How to read answers that hold several labels, such as 'policy;safety', or one "
+            "row per ticked label. The character between the labels, such as ';', keeps "
+            "each answer as a set of labels. split reads only whether one label, which you "
+            "name with --option, was ticked. join makes one class of each set. none makes "
+            "one class of each text. By default, the command stops at such answers and "
+            "lists these choices.",
         ),
     ] = Multilabel.error.value
     nothing: Annotated[
@@ -168,31 +173,31 @@ class Reading:
         typer.Option(
             "--none",
             metavar="VALUE",
-            help="With --multilabel ';', the value which says that nothing was ticked, such as "
-            "NONE; 'empty' stands for empty cells. Repeat the option for several: --none NONE "
-            "--none empty.",
+            help="With --multilabel ';', the value that means 'nothing was ticked', such as "
+            "NONE; 'empty' stands for an empty cell. Repeat the option for several values: "
+            "--none NONE --none empty.",
         ),
     ] = None
     option: Annotated[
         OptionalText,
         typer.Option(
             metavar="NAME",
-            help="With --multilabel split, the label to ask about: was it ticked or not?",
+            help="With --multilabel split, the label to read: was it ticked or not?",
         ),
     ] = None
     encoding: Annotated[
         OptionalText,
         typer.Option(
             metavar="NAME",
-            help="Encoding of tables that are not UTF-8, such as cp1252. Default: recognised by "
-            "the content.",
+            help="Encoding of tables that are not UTF-8, such as cp1252. By default it is "
+            "recognised by the content.",
         ),
     ] = None
     separator: Annotated[
         OptionalText,
         typer.Option(
             metavar="CHARACTER",
-            help="Character between the cells of a table, such as ';' or tab. Default: "
+            help="Character between the cells of a table, such as ';' or tab. By default it is "
             "recognised by the content.",
         ),
     ] = None
@@ -200,15 +205,15 @@ class Reading:
         OptionalText,
         typer.Option(
             metavar="NAME",
-            help="Sheet of a workbook that holds the annotations, if several sheets hold data.",
+            help="Sheet with the annotations, if several sheets of the workbook hold data.",
         ),
     ] = None
     annotator_from: Annotated[
         OptionalSource,
         typer.Option(
             "--annotator-from",
-            help="Take the annotators' names from the names of files, folders or sheets, each "
-            "of which holds one annotator's work. Tables then need no column of annotators.",
+            help="Each file, folder or sheet holds the work of one annotator, and its name is "
+            "the annotator's name. Tables then need no column of annotators.",
         ),
     ] = None
     read: Annotated[
@@ -216,8 +221,7 @@ class Reading:
         typer.Option(
             "--read",
             metavar="NAME=VALUE",
-            help="Set a further option of reading exports, such as anonymise=true. May be "
-            "repeated.",
+            help="Set another option of reading exports, such as anonymise=true. May be repeated.",
         ),
     ] = None
 
@@ -302,9 +306,10 @@ class FamilyReading(Reading):
         typer.Option(
             metavar="COLUMN|FILE|FAMILY=NAMES|none",
             help=(
-                "Families of annotators who share mistakes. Give a column of a long table, a "
-                "table with the columns annotator,group, or names such as llm=gpt-4o,claude. "
-                "none says that there are no families."
+                "Families: groups of annotators who share mistakes, such as models of one "
+                "provider. Name a column of the annotations, give a table with the columns "
+                "annotator,group, or list names, such as llm=gpt-4o,claude. none says that "
+                "there are no families."
             ),
         ),
     ] = None
@@ -313,9 +318,10 @@ class FamilyReading(Reading):
         typer.Option(
             metavar="NAMES|VALUE|FILE",
             help=(
-                "The annotators who are people, if others are models. People belong to no "
-                "family. Give names with commas, a value of the column that --groups names, or a "
-                "file with people's labels, which is then read, too."
+                "Which annotators are people, if others are models. People belong to no "
+                "family. Give names with commas between them, or the value that people "
+                "have in the column of --groups. Or give a file with people's labels, "
+                "which is read together with the other annotations."
             ),
         ),
     ] = None

@@ -37,8 +37,8 @@ Method = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         help=(
-            "Method, such as dawid-skene (the default) or majority-vote. An unknown name prints "
-            "the list."
+            "Method, such as dawid-skene (the default) or majority-vote. An unknown name "
+            "prints the list of methods."
         )
     ),
 ]
@@ -46,8 +46,8 @@ Compare = Annotated[
     bool,
     typer.Option(
         "--compare",
-        help="Compare all methods instead: by --gold, or by how well they predict "
-        "annotations that were held out.",
+        help="Compare all methods, instead of running one. They are compared with --gold labels "
+        "or, without them, by how well they predict annotations that they have not seen.",
     ),
 ]
 History = Annotated[
@@ -55,8 +55,8 @@ History = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="The annotators' earlier work, from which the method learns: a table with the "
-        "columns annotator,true,given,count.",
+        help="Counts of the annotators' earlier answers, from which the method learns how "
+        "reliable they are: a table with the columns annotator,true,given,count.",
     ),
 ]
 Continue = Annotated[
@@ -65,8 +65,8 @@ Continue = Annotated[
         "--continue",
         parser=some_path,
         metavar="DIR",
-        help="Add the annotations to those of this folder, which 'aggregate --out' wrote, "
-        "and go on from there.",
+        help="Folder that an earlier 'aggregate --out' wrote. The annotations are added to "
+        "those that it was made from, and its labels are updated.",
     ),
 ]
 Out = Annotated[
@@ -76,7 +76,7 @@ Out = Annotated[
         metavar="FILE|DIR",
         help="Where to write. A name without a suffix is a folder for labels.csv, "
         "annotators.csv, summary.json, report.html and the model. A file (.csv, .tsv, "
-        ".xlsx, .parquet, .json or .jsonl) gets the labels alone.",
+        ".xlsx, .parquet, .json or .jsonl) gets only the labels.",
     ),
 ]
 Target = Annotated[
@@ -86,8 +86,8 @@ Target = Annotated[
         parser=some_target,
         metavar="TOOL",
         help=(
-            "Also write the labels for this tool, which can import them, such as label-studio or "
-            "prodigy. An unknown name prints the list."
+            "Also write the labels in a file that this labelling tool can import, such as "
+            "label-studio or prodigy. An unknown name prints the list of tools."
         ),
     ),
 ]
@@ -115,9 +115,11 @@ ONE_METHOD = (
 RuleOption = Annotated[
     Optional[Rule],  # noqa: UP045
     typer.Option(
-        help="How a label is chosen from its probabilities. Default: median if there are "
-        "three or more grades, else argmax, the most probable. For sets, f1 chooses the ticks of "
-        "each option that have the greatest expected F1.",
+        help="How a label is chosen from the probabilities of the classes. argmax takes the "
+        "most probable class, and median the middle grade. balanced counts all classes "
+        "equally, however rare they are. By default, median is used for three or more "
+        "grades, else argmax. For sets of labels, f1 ticks each option so that its "
+        "expected F1 is greatest.",
         show_default=False,
     ),
 ]
@@ -126,8 +128,8 @@ Threshold = Annotated[
     typer.Option(
         min=0.0,
         max=1.0,
-        help="Leave a label open if its probability is lower than this. For sets: tick an option "
-        "if its probability is at least this.",
+        help="Leave an item without a label if the probability of its label is lower than this. "
+        "For sets of labels: tick an option if its probability is at least this.",
     ),
 ]
 
@@ -218,7 +220,7 @@ def aggregate(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Infer the true label of each instance from the annotations alone.
+    """Infer the true label of each item from the annotations alone.
 
     In place of a table, you can give a store that 'manyhands ingest' made.
 

@@ -33,9 +33,10 @@ Target = Annotated[
         parser=some_target,
         metavar="table|TOOL",
         help=(
-            "Format to write. table: one row per annotation; the suffix of OUT decides between "
-            ".csv, .tsv, .xlsx, .parquet, .json and .jsonl. Or a tool's own format, such as "
-            "label-studio or prodigy. An unknown name prints the list."
+            "Format to write. table: one row per annotation; the suffix of OUT decides "
+            "between .csv, .tsv, .xlsx, .parquet, .json and .jsonl. Other names are "
+            "formats of labelling tools, such as label-studio or prodigy. An unknown name "
+            "prints the list of formats."
         ),
     ),
 ]
@@ -46,8 +47,8 @@ Labels = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Write the labels in this file, which fit, aggregate or predict has written, "
-        "in place of the annotations.",
+        help="Write the labels in this file, made by fit, aggregate or predict, instead of the "
+        "annotations.",
     ),
 ]
 
@@ -78,8 +79,8 @@ def ingest(
 ) -> None:
     """Store annotations that do not fit in memory; other commands read the store like a table.
 
-    CSV and Parquet files may be of any size, and so may exports that are one JSON or JSON Lines
-    file. If the command is interrupted, give it again, and it resumes.
+    CSV and Parquet files may have any size, and so may exports that are one JSON or JSON Lines
+    file. If the command is interrupted, give it again to go on.
 
     Example: manyhands ingest part-*.parquet --out store
     Example: manyhands aggregate store --out labels.parquet

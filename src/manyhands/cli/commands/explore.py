@@ -21,10 +21,16 @@ from manyhands.wording import counted
 
 Shown = Optional[str]  # noqa: UP045 - typer reads this at run time
 Texts = Annotated[
-    Shown, typer.Option(metavar="FILE|COLUMN", help="Texts to show, as in fit --texts.")
+    Shown,
+    typer.Option(
+        metavar="FILE|COLUMN", help=("Texts to show, given as for 'manyhands fit --texts'.")
+    ),
 ]
 Images = Annotated[
-    Shown, typer.Option(metavar="FOLDER|COLUMN", help="Images to show, as in fit --images.")
+    Shown,
+    typer.Option(
+        metavar="FOLDER|COLUMN", help=("Images to show, given as for 'manyhands fit --images'.")
+    ),
 ]
 By = Annotated[
     Shown, typer.Option(metavar="NAME", help="Name of the reviewer. Default: your user name.")
@@ -76,9 +82,9 @@ def explore(
 ) -> None:
     """Review and correct labels in a browser, on a page that stays on this machine.
 
-    Each decision is saved in DIR/corrections.jsonl at once. The file is a table of known labels,
-    which fit, aggregate, review and next take as --known. Labels that were known when the folder
-    was made are known here, too; --known adds others.
+    Each decision is saved in DIR/corrections.jsonl at once. Give this file to fit, aggregate,
+    review or next as --known, to use the corrected labels. Labels that were known when the folder
+    was made stay known; --known adds others.
 
     Example: manyhands explore labels --annotations A.csv --texts texts.csv
     Example: manyhands explore labels --annotations A.csv --out reviewed.json --to label-studio

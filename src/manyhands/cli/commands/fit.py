@@ -63,42 +63,42 @@ Method = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         help=(
-            "Method, such as crowd-stacking (the default), conal or aggregated. An unknown name "
-            "prints the list. auto compares a few, as 'manyhands select' does, and keeps the "
-            "best."
+            "Method, such as crowd-stacking (the default), conal or aggregated. An unknown "
+            "name prints the list of methods. auto compares a few methods, as 'manyhands "
+            "select' does, and keeps the best."
         )
     ),
 ]
 Protocol = Annotated[
     str,
     typer.Option(
-        help="Train as a paper did: conal_labelme, conal_music, dasc_labelme, dasc_music or "
-        "dasc_cifar10h. Values of --set take precedence."
+        help="Train with the settings of a paper: conal_labelme, conal_music, dasc_labelme, "
+        "dasc_music or dasc_cifar10h. Values of --set take precedence."
     ),
 ]
 Seeds = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Number of runs, whose seeds count up from --seed. The model of the first run "
-        "is kept.",
+        help="Number of training runs. The first has the seed --seed, the next one more, and so "
+        "on. The model of the first run is kept.",
     ),
 ]
 Holdout = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(
         metavar="FRACTION",
-        help="Run every seed a second time, with this fraction of the instances held out to "
-        "choose the number of epochs. The model that is kept saw all instances.",
+        help="Run every seed a second time, with this fraction of the items held out to choose "
+        "the number of epochs. The model that is kept was trained on all items.",
     ),
 ]
 Folds = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(
         min=0,
-        help="Number of folds of the cross-validation that estimates how often the classifier is "
-        "right on new items, without gold labels. 0 leaves it out. Default: 3 if a fit takes up "
-        "to a minute, else 0.",
+        help="Estimate how often the classifier is right on new items, by cross-validation with "
+        "this many folds. It needs no gold labels. 0 leaves the estimate out. Default: 3 "
+        "if training takes up to a minute, else 0.",
     ),
 ]
 Restart = Annotated[
@@ -179,12 +179,13 @@ def fit(
     on: DeviceOptions,
     json: Json = False,
 ) -> None:
-    """Train a classifier on features, texts or images, and annotations.
+    """Train a classifier on annotations, and on the items' features, texts or images.
 
-    Row i of the features and task i of the annotations belong together. If the features' file has
-    ids (task), rows and tasks are matched by them instead. If --gold has a column split, the
-    annotations of rows outside 'train' are left out, and every split is evaluated. If the training
-    of a network is interrupted, give the same command again, and it goes on; --restart starts over.
+    Features and annotations are matched by id if the file of features has ids (task). Otherwise,
+    row i of the features belongs to item i of the annotations. If --gold has a column split, only
+    the annotations of items in the split 'train' are used, and the classifier is evaluated on every
+    split. If the training of a network is interrupted, give the same command again to go on, or add
+    --restart to start over.
 
     Example: manyhands fit --features X.npy --annotations A.csv --out model
     Example: manyhands fit --texts text --annotations project.json --out model
@@ -337,7 +338,7 @@ def demo(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Try everything on digits that come with manyhands: train, compare methods, write a report.
+    """Train and compare methods on digits that come with manyhands, and write a report.
 
     Example: manyhands demo --out /tmp/demo
     """

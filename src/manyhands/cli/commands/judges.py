@@ -35,8 +35,8 @@ class JudgesReading(FamilyReading):
         OptionalText,
         typer.Option(
             metavar="COLUMN",
-            help="Column with the question that each item answers; agreement is then compared "
-            "within each question. For an export that holds several questions: the "
+            help="Column with the question that each item answers. Agreement is then compared "
+            "within each question. For an export that holds several questions, name the "
             "question to read.",
         ),
     ] = None
@@ -46,8 +46,8 @@ Cluster = Annotated[
     OptionalText,
     typer.Option(
         metavar="COLUMN",
-        help="Column that says which items belong together, such as those of one document. "
-        "Without it, every item counts as independent.",
+        help="Column that says which items belong together, such as the sentences of one "
+        "document. Without it, the items count as independent of each other.",
     ),
 ]
 By = Annotated[
@@ -55,23 +55,28 @@ By = Annotated[
     typer.Option(
         metavar="COLUMN",
         help=(
-            "Column that describes the items, such as who wrote a text. The labels that a judge "
-            "gives too often or too rarely are then also listed for each value."
+            "Column that describes the items, such as the author of a text. The labels "
+            "that a judge (a model) gives too often or too rarely are then also listed for "
+            "each value of this column."
         ),
     ),
 ]
 Margin = Annotated[
     float,
     typer.Option(
-        help="How much less than a person a judge may agree with people and still stand in "
-        "for one. With 0.2, the lower end of the judge's interval must be above 80 % of a person's "
-        "agreement."
+        help="How far a judge's agreement with people may be below a person's agreement with "
+        "other people. With 0.2, a judge can stand in for a person if the lower end of its "
+        "interval is above 80 % of a person's agreement."
     ),
 ]
 IsRandom = Annotated[
     bool,
     typer.Option(
-        "--random", help="State that the items which people labelled were drawn at random."
+        "--random",
+        help=(
+            "State that the items that people labelled were drawn at random. Estimates for all "
+            "items are valid only then."
+        ),
     ),
 ]
 
@@ -91,7 +96,7 @@ def judges(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Say whether models can stand in for people, and what people would say of all items.
+    """Say whether models can stand in for people, and how people would label all items.
 
     Example: manyhands judges annotations.csv --groups family --question question
     Example: manyhands judges gpt-4o.jsonl claude.jsonl --people people.xlsx --task item

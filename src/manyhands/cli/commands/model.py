@@ -44,9 +44,8 @@ NewGold = Annotated[
         "--gold",
         parser=some_path,
         metavar="FILE",
-        help="True classes of the new items, which measure how many are predicted rightly: "
-        "a table with the columns task,label. Items that the model was trained on do "
-        "not count.",
+        help="True classes of the new items: a table with the columns task,label. They measure "
+        "how many predictions are right. Items that the model was trained on do not count.",
     ),
 ]
 
@@ -67,8 +66,8 @@ def predict(
         typer.Option(
             parser=some_path,
             metavar="FILE",
-            help="Table or export in which --texts or --images names a column or field. May be "
-            "repeated; several files are read as one.",
+            help="Table or export with the column or field that --texts or --images names. May "
+            "be repeated; several files are read as one.",
         ),
     ] = None,
     gold: NewGold = None,
@@ -78,10 +77,10 @@ def predict(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Predict the true class of new instances; with --gold, measure how many are right.
+    """Predict the class of new items; with --gold, measure how many predictions are right.
 
-    A model of sets of labels predicts which options apply; --gold then has the columns task and
-    labels.
+    If the model was trained on sets of labels, it predicts which options apply to an item. --gold
+    then has the columns task and labels.
 
     Example: manyhands predict model X_new.npy --out predictions.csv
     Example: manyhands predict model --texts new.csv --out predictions.csv
@@ -180,7 +179,7 @@ def report(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Write one self-contained HTML page: what to do next, annotators, confusions, labels.
+    """Write a report, one HTML file: what to do next, the annotators, confusions and labels.
 
     The page shows the texts of the items if labels.csv has them; --texts none leaves them out.
 
@@ -239,7 +238,7 @@ def cache(
         typer.Argument(
             parser=some_path,
             metavar="DIR",
-            help="Folder of embeddings, which an encoder's cache (EmbeddingCache) keeps.",
+            help="Folder in which encoders keep their embeddings (in Python: EmbeddingCache).",
         ),
     ],
     json: Json = False,

@@ -95,16 +95,16 @@ def _file(text: str) -> Any:
 ByCriterion = Annotated[
     PairCriterion,
     typer.Option(
-        help="Which pairs of instance and annotator come first. information: those whose answers "
-        "are expected to tell most about the labels. accuracy: those expected to correct the most "
-        "labels. entropy: the least certain labels. fewest: the instances with the fewest "
-        "annotations."
+        help="Which annotations to ask for first. information: those that are expected to make "
+        "the labels most certain. accuracy: those that are expected to correct the most "
+        "labels. entropy: those of the items with the least certain labels. fewest: those "
+        "of the items with the fewest annotations."
     ),
 ]
 AskWhom = Annotated[
     Who,
     typer.Option(
-        help="Who answers. choose: the best annotator for each instance. arriving: annotators "
+        help="Who will answer. choose: the best annotator for each item. arriving: annotators "
         "come by themselves, each as often as before. any: anyone, at random."
     ),
 ]
@@ -112,8 +112,8 @@ WarmUp = Annotated[
     float,
     typer.Option(
         min=0.0,
-        help="Annotations per instance that are asked of annotators at random, before the "
-        "planner begins to choose.",
+        help="Up to this many annotations per item, annotators are drawn at random. After that, "
+        "they are chosen.",
     ),
 ]
 Explore = Annotated[
@@ -122,48 +122,50 @@ Explore = Annotated[
 Load = Annotated[
     float,
     typer.Option(
-        help="The most that one annotator gets of a batch, as a multiple of an even share. "
-        "1000 sets no limit."
+        help="The most annotations of a batch that one annotator gets, as a multiple of an "
+        "equal share. 1000 sets no limit."
     ),
 ]
 OptionalPath = Optional[Path]  # noqa: UP045
 Cost = Annotated[
     OptionalPath,
     _file(
-        "Prices per annotation, by which the expected gains are divided: a table with "
-        "the columns worker,price."
+        "Price of one annotation by each annotator: a table with the columns worker,price. "
+        "The expected gains are divided by the prices."
     ),
 ]
 Pairs = Annotated[
-    OptionalPath, _file("Whom you may ask about what: a table with the columns task,worker.")
+    OptionalPath,
+    _file("Which annotators you may ask about which items: a table with the columns task,worker."),
 ]
 PilotGold = Annotated[
     OptionalPath,
     _file(
-        "Gold labels: a table with the columns task,label. The recorded annotations "
-        "are then bought again, step by step, and the labels are compared with gold."
+        "Gold labels: a table with the columns task,label. The command then replays the "
+        "recorded annotations as if they were bought step by step, and compares the labels "
+        "of each step with gold."
     ),
 ]
 Truth = Annotated[
     OptionalPath,
     _file(
-        "True labels, which only measure: nothing is learned from them. A table with "
-        "the columns task,label."
+        "Gold labels: true labels that only measure how often annotators are right. "
+        "Nothing is learned from them. Give a table with the columns task,label."
     ),
 ]
 Audit = Annotated[
     OptionalPath,
     _file(
-        "Labels of items that were drawn at random and checked: a table with the "
-        "columns task,label."
+        "Labels that you checked, of items that were drawn at random: a table with the "
+        "columns task,label. They measure how many labels are right."
     ),
 ]
 Rows = Annotated[
     OptionalPath,
     _file(
-        FEATURES + " A classifier that is trained on them then joins the annotators, and judges "
-        "only items that it was not trained on. Or give --texts or --images in their "
-        "place."
+        FEATURES
+        + " A classifier is trained on them and counts as one more annotator. It judges only "
+        "items that it was not trained on. You can give --texts or --images instead."
     ),
 ]
 QueueSize = Annotated[
@@ -200,32 +202,32 @@ To = Annotated[
 MinGain = Annotated[
     float,
     typer.Option(
-        help="Advise to stop if a further annotation would correct fewer labels than this, "
-        "on average."
+        help="Advise to stop if a further annotation is expected to correct fewer labels than "
+        "this, on average."
     ),
 ]
 ByOption = Annotated[By, typer.Option(help="Whether to review labels, or single annotations.")]
 Teach = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
-        metavar="ANNOTATOR", help="Print examples to show this annotator, in place of the list."
+        metavar="ANNOTATOR", help="Instead of the list, print examples to show to this annotator."
     ),
 ]
 Budget = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(
-        help="How many annotations per instance to go up to. Default: 3 more than now, or "
-        "all that were recorded."
+        help="Look ahead up to this many annotations per item. Default: 3 more than now; with "
+        "--gold, all that were recorded."
     ),
 ]
 Runs = Annotated[int, typer.Option(min=1, help="Number of runs to average.")]
-Step = Annotated[float, typer.Option(help="How many annotations per instance to buy at a time.")]
+Step = Annotated[float, typer.Option(help="How many annotations per item to buy at a time.")]
 Folder = Annotated[
     OptionalPath,
     typer.Option(
         parser=some_path,
         metavar="DIR",
-        help="Folder that keeps the finished steps, so that a run that was killed can go on.",
+        help="Folder in which finished steps are saved, so that an interrupted command can go on.",
     ),
 ]
 
@@ -835,7 +837,7 @@ def budget(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Estimate from a pilot how many labels further annotations would correct, or measure it.
+    """Estimate how many labels further annotations would correct, or measure it with --gold.
 
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps

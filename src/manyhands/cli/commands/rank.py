@@ -32,9 +32,8 @@ Out = Annotated[
         "--out",
         parser=some_path,
         metavar="DIR|FILE",
-        help="Folder to write: ranking.csv, annotators.csv, better.csv, next.csv, "
-        "report.html and the model. A table, such as ranking.csv, gets the ranking "
-        "alone.",
+        help="Folder for ranking.csv, annotators.csv, better.csv, next.csv, report.html and the "
+        "model. A file name, such as ranking.csv, gets only the ranking.",
     ),
 ]
 Left = Annotated[str, typer.Option(metavar="COLUMN", help="Column of the item on the left.")]
@@ -44,36 +43,40 @@ Winner = Annotated[
     typer.Option(
         metavar="COLUMN",
         help=(
-            "Column with the winner. Its values may be the ids of items; left, right and tie; "
-            "model_a, model_b and tie (or bothbad); A, B and C (a tie); or A>B and [[A]]. The "
-            "columns winner_model_a, winner_model_b and winner_tie, with 0 and 1, are read as "
-            "one."
+            "Column with the winner. Its values may be the ids of items; left, right and "
+            "tie; model_a, model_b and tie (or bothbad); A, B and C (a tie); or A>B and "
+            "[[A]]. Three columns of 0 and 1, named winner_model_a, winner_model_b and "
+            "winner_tie, are also understood."
         ),
     ),
 ]
 Worker = Annotated[
     str,
     typer.Option(
-        metavar="COLUMN", help="Column that says who compared. 'none' if nobody is named."
+        metavar="COLUMN",
+        help=("Column with the annotator's id, or 'none' if the table names no annotators."),
     ),
 ]
 Question = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="COLUMN",
-        help="Column that says what the items were compared on, such as a prompt. Answers "
-        "to the same question depend on each other, and intervals allow for that.",
+        help="Column with the question on which the items were compared, such as a prompt. "
+        "Answers to the same question depend on each other, and the intervals allow for "
+        "that.",
     ),
 ]
 Weight = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(metavar="COLUMN", help="Column that says for how many comparisons a row stands."),
+    typer.Option(
+        metavar="COLUMN", help=("Column with the number of comparisons that a row stands for.")
+    ),
 ]
 Abstain = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="VALUE,VALUE",
-        help="Values in the column of winners which say that nobody answered.",
+        help="Values in the column of winners that mean 'no answer'.",
     ),
 ]
 Models = Annotated[
@@ -89,8 +92,8 @@ Next = Annotated[
         "--next",
         min=0,
         metavar="N",
-        help="Name the pairs on which N further answers would make the ranking surest. A "
-        "pair may be named several times.",
+        help="List the N further comparisons that would make the ranking most certain. A pair "
+        "of items may be listed several times.",
     ),
 ]
 Each = Annotated[
@@ -98,7 +101,7 @@ Each = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="How often --next may name the same pair; with 1, all pairs differ. Default: a "
+        help="How often --next may list the same pair. With 1, all pairs differ. Default: a "
         "fifth of N.",
     ),
 ]
@@ -128,7 +131,7 @@ def rank(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Rank items by comparisons of two, with intervals, and describe the annotators.
+    """Rank items from comparisons of two at a time, with intervals, and describe the annotators.
 
     The columns of Arena logs and of crowd-kit are recognised. Annotators may err, prefer a side, or
     call ties more easily than others; the ranking allows for that.

@@ -58,26 +58,30 @@ Methods = Annotated[
     ),
 ]
 Folds = Annotated[
-    int, typer.Option("--cv", min=2, help="Number of folds into which the instances are split.")
+    int, typer.Option("--cv", min=2, help="Number of folds into which the items are split.")
 ]
 By = Annotated[
     SelectionCriterion,
     typer.Option(
-        help="How methods are compared. agreement: by how well predictions agree with the "
-        "annotations. balanced: the same, but every class counts equally. information: "
-        "by how much predictions tell about the annotations, so that mistakes that most annotators "
-        "share do not mislead it."
+        help="How methods are compared. agreement: by how often predictions agree with the "
+        "annotations. balanced: the same, but every class counts equally. information: by "
+        "how much information predictions hold about the annotations. Mistakes that most "
+        "annotators share do not mislead this criterion."
     ),
 ]
 Average = Annotated[
-    int, typer.Option(min=1, help="Average the predictions of this many of the best methods.")
+    int,
+    typer.Option(
+        min=1,
+        help=("Keep the average of this many of the best methods, instead of the best alone."),
+    ),
 ]
 Refit = Annotated[
     bool,
     typer.Option(
         "--refit",
-        help="Train the best method again on everything, in place of averaging the models "
-        "of its folds.",
+        help="Train the best method again on all items. By default, the models of its folds are "
+        "averaged.",
     ),
 ]
 Jobs = Annotated[
@@ -112,12 +116,12 @@ def select(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Choose among methods without gold labels, and keep the best.
+    """Choose the best method for your annotations, without gold labels.
 
-    Each method predicts each row with a model that saw neither the row nor its annotations. The
-    method whose predictions agree best with the annotations is kept, with an estimate of its
-    accuracy. --gold only measures; if it has a column split, the annotations of rows outside
-    'train' are left out. If the command is interrupted, give it again, and it goes on.
+    Each method predicts each item with a model that was trained without this item. The method that
+    agrees best with the annotations is kept, and its accuracy is estimated. --gold only measures.
+    If it has a column split, only the annotations of items in the split 'train' are used. If the
+    command is interrupted, give it again to go on.
 
     Example: manyhands select --features X.npy --annotations A.csv --out model
     Example: manyhands select --texts reviews.csv --annotations A.csv --out model
