@@ -133,16 +133,16 @@ def page(records: list[Record]) -> dict[str, Any]:
     loss = {m: float(np.mean([mean(of_set[n, m], "log_loss") for n in OF])) for m in methods}
     first, least = max(accuracy, key=accuracy.__getitem__), min(loss, key=loss.__getitem__)
     apart = margins(records)[first]
+    named = {"stack": "the stack"}
     return {
-        "first": "the stack" if first == "stack" else first,
-        "left": ", ".join(method for method in METHODS if method not in methods) or "none",
+        "first": named.get(first, first),
         "first_accuracy": 100 * accuracy[first],
         "ds_accuracy": 100 * accuracy[DAWID_SKENE],
         "mv_accuracy": 100 * accuracy[MAJORITY],
         "ahead": apart["ahead"],
         "behind": apart["behind"],
         "n_sets": len(OF),
-        "least": least,
+        "least": named.get(least, least),
         "least_loss": loss[least],
         "ds_loss": loss[DAWID_SKENE],
         "seeds": len({r["seed"] for r in records}),
