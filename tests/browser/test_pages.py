@@ -495,6 +495,9 @@ def test_the_explorer_is_accessible_and_fits(browser, explorer, scheme, size):
             if name == "next":  # It fetches its second half by itself.
                 expect(page.locator("#ahead")).to_contain_text("simulated run")
             expect(page.locator("#main h1")).to_be_visible()
+            if name == "list":  # No half of the page is empty beside a narrow table.
+                table, main = (page.locator(each).bounding_box() for each in (".chosen", "#main"))
+                assert table["width"] >= main["width"] - 2
             check_width(page)
             check_access(page)
             keep(page, f"explorer-{name}-{size['width']}-{scheme}")
