@@ -101,7 +101,9 @@ def test_other_column_names_are_taken_and_said(home):
     text = (home / "A.csv").read_text().replace("worker", "rater", 1)
     (home / "B.csv").write_text(text)
     result = done("describe", "B.csv")
-    assert "note: read 'rater' as the worker; to choose others, use --worker\n" in result.stderr
+    assert (
+        "note: B.csv: read 'rater' as the worker; to choose others, use --worker\n" in result.stderr
+    )
     assert "rater" not in result.stdout
     named = done("describe", "B.csv", "--worker", "rater").stdout
     assert named.replace("B.csv --worker rater --out", "B.csv --out") == result.stdout

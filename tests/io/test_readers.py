@@ -149,8 +149,8 @@ def test_common_names_are_accepted_and_told_in_one_note(write, header, caplog):
     task, worker, label = header.split(",")
     (note,) = [record.getMessage() for record in caplog.records]
     assert note == (
-        f"read {task!r} as the task, {worker!r} as the worker and {label!r} as the label; to "
-        "choose others, use task=, worker= and label="
+        f"a.csv: read {task!r} as the task, {worker!r} as the worker and {label!r} as the label; "
+        "to choose others, use task=, worker= and label="
     )
 
 
@@ -175,8 +175,8 @@ def test_guesses_in_a_file_of_gold_labels_are_told(write, caplog):
         assert read_gold(path).tasks.tolist() == ["a", "b"]
     (note,) = [record.getMessage() for record in caplog.records]
     assert note == (
-        "read 'song_id' as the task and 'truth' as the gold label; to choose others, call them "
-        "'task' and 'label' in the file"
+        "gold.csv: read 'song_id' as the task and 'truth' as the gold label; to choose others, "
+        "call them 'task' and 'label' in the file"
     )
 
 

@@ -397,7 +397,7 @@ def read_columns(path: Path, *names: str, options: dict[str, Any]) -> list[list[
 
     with naming(existing_file(path)):
         frame = read_frame(path, stated_of({**options, "sheet": None}))
-        found = find_columns(frame.columns, {name: name for name in names}, fixed=True)
+        found = find_columns(frame.columns, {name: name for name in names}, path, fixed=True)
         if missing := [name for name in found.values() if name not in frame.columns]:
             raise AnnotationError(
                 f"there is no column {missing[0]!r}; the columns are "

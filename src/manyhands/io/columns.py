@@ -68,16 +68,16 @@ def check_width(n: int, name: str = "it") -> None:
 
 
 def find_columns(
-    names: Sequence[str], asked: Mapping[str, str], *, fixed: bool = False
+    names: Sequence[str], asked: Mapping[str, str], path: Path, *, fixed: bool = False
 ) -> dict[str, str]:
     """Return the columns that are asked for, or have the only other common name; see `find_name`.
 
-    A log message says which names were guessed, and how to name other columns: by the argument, or
-    in the file itself if its names are ``fixed``.
+    A log message says which names were guessed in the file, and how to name other columns: by the
+    argument, or in the file itself if its names are ``fixed``.
     """
     found = {argument: find_name(names, argument, name) for argument, name in asked.items()}
     if note := note_of_guesses(found, asked, fixed=fixed):
-        _LOG.info(note)
+        _LOG.info("%s: %s", path.name, note)
     return found
 
 

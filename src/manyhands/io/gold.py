@@ -234,7 +234,7 @@ def read_gold(
         return _read_corrections(path, classes)
     with naming(path):
         frame = read_frame(path, Stated(encoding, separator, sheet))
-        found = find_columns(frame.columns, {"task": task, "gold": label}, fixed=True)
+        found = find_columns(frame.columns, {"task": task, "gold": label}, path, fixed=True)
         names = {"task": found["task"], "label": found["gold"]}
         if label == "label":
             frame, names = _of_long(frame, names)
@@ -579,7 +579,7 @@ def read_history(
         frame = read_frame(path, Stated(encoding, separator, sheet))
         names = ["annotator", "true", "given", "count"]
         if "annotator" not in frame.columns:
-            names[0] = find_columns(frame.columns, {"worker": "worker"}, fixed=True)["worker"]
+            names[0] = find_columns(frame.columns, {"worker": "worker"}, path, fixed=True)["worker"]
         absent = [name for name in names if name not in frame.columns]
         if absent:
             raise AnnotationError(

@@ -273,7 +273,7 @@ def _of_table(
         if label in ("labels", "label"):
             label = "labels" if "labels" in frame.columns else "label"
             asked["label"] = label
-        names: dict[str, Any] = find_columns(frame.columns, asked)
+        names: dict[str, Any] = find_columns(frame.columns, asked, path)
         label = names.pop("label", label)
         if not is_typed(path):
             frame = with_trimmed(frame, names.values(), path)
@@ -422,7 +422,7 @@ def read_gold_sets(
         return _read_corrected(path, table)
     with naming(path):
         frame = read_frame(path, stated_of({"encoding": encoding, "separator": separator}))
-        name = find_columns(frame.columns, {"task": task}, fixed=True)["task"]
+        name = find_columns(frame.columns, {"task": task}, path, fixed=True)["task"]
         columns = {str(column).lower(): column for column in frame.columns}
         by_cell = {"option", "gold"} <= set(columns)
         if name not in frame.columns or not (by_cell or {"labels", "label"} & set(columns)):

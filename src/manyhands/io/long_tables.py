@@ -157,7 +157,7 @@ def table_of_frame(
         classes = spellings.read_classes(classes)
         abstain, skip = spellings.read_marks(abstain), spellings.read_marks(skip)
     frame, task = with_joined_task(frame, task)
-    names = find_columns(frame.columns, {"task": task, "worker": worker, "label": label})
+    names = find_columns(frame.columns, {"task": task, "worker": worker, "label": label}, path)
     if names["worker"] not in frame.columns:
         _refuse_own_work(frame, names)
     if not is_typed(path):

@@ -120,14 +120,16 @@ def chunks_of(
 # -- files ----------------------------------------------------------------------------------------
 
 
-def _names(header: list[str], columns: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+def _names(
+    header: list[str], columns: dict[str, Any], path: Path
+) -> tuple[dict[str, str], list[str]]:
     """Return the names of the columns by their role, and the columns that make up the task."""
     keys = task_columns(columns["task"] or "task", header)
     if len(keys) > 1:
         columns = columns | {"task": ",".join(keys)}
         header = [*header, ",".join(keys)] if set(keys) <= set(header) else header
     asked = {each: columns[each] for each in ("task", "worker", "label")}
-    names: dict[str, str] = find_columns(header, asked)
+    names: dict[str, str] = find_columns(header, asked, path)
     if columns["weight"] is not None:
         names["weight"] = columns["weight"]
     for argument, name in names.items():
@@ -168,7 +170,7 @@ def _csv_tables(
 
     with opened(path) as file:
         head = _head(file, path, stated)
-    names, keys = _names(head.header, columns)
+    names, keys = _names(head.header, columns, path)
     used = _used(names, keys)
     reading = csv.ReadOptions(column_names=head.header, use_threads=False)
     parsing = csv.ParseOptions(delimiter=head.separator, newlines_in_values=True)
@@ -280,7 +282,7 @@ def _parquet_tables(
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     with pq.ParquetFile(path) as file:
-        names, keys = _names(file.schema_arrow.names, columns)
+        names, keys = _names(file.schema_arrow.names, columns, path)
         used = _used(names, keys)
         total, at = file.metadata.num_rows, 0
         for batch in file.iter_batches(rows, columns=used, use_threads=False):
