@@ -179,7 +179,7 @@ def test_single_annotations_have_no_relative_informedness():
     assert crowd.relative_informedness(votes, np.zeros(3, dtype=int), np.ones(3)) is None
 
 
-def test_temperature_is_the_most_likely_one():
+def test_exponent_is_the_most_likely_one():
     rng = np.random.default_rng(0)
     log_proba = log_softmax(rng.normal(size=(20, 3)), axis=1)
     annotated = stack.Annotated(np.repeat(np.arange(20), 2), rng.dirichlet(np.ones(3), size=40))
@@ -191,9 +191,9 @@ def test_temperature_is_the_most_likely_one():
             total += np.log(powered / powered.sum() @ annotated.likelihood[place])
         return total / 40
 
-    values = [likelihood(t) for t in stack.TEMPERATURES]
-    found, value = stack.choose_temperature(log_proba, annotated)
-    assert found == stack.TEMPERATURES[int(np.argmax(values))]
+    values = [likelihood(t) for t in stack.EXPONENTS]
+    found, value = stack.choose_exponent(log_proba, annotated)
+    assert found == stack.EXPONENTS[int(np.argmax(values))]
     assert value == pytest.approx(max(values))
 
 
@@ -284,7 +284,7 @@ def _first(out, votes, confusion):
     """Weight and temperature of the first round, which no prediction uses."""
     likelihood = confusion[votes.annotator, :, votes.response]
     annotated = stack.Annotated(votes.instance, likelihood)
-    temperature, _ = stack.choose_temperature(out, annotated)
+    temperature, _ = stack.choose_exponent(out, annotated)
     return stack.stack_weights(stack.temper(out, temperature)[None], annotated)[0], temperature
 
 

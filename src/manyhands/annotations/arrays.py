@@ -87,7 +87,7 @@ def from_matrix(
     scale: Scale | None = None,
     ordered: bool | None = None,
 ) -> Table:
-    """Read a dense (n_instances, n_annotators) matrix of class values.
+    """Make a table from a dense (n_instances, n_annotators) matrix of class values.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ def from_arrays(
     scale: Scale | None = None,
     ordered: bool | None = None,
 ) -> Table:
-    """Read three arrays of equal length.
+    """Make a table from three arrays of equal length.
 
     Parameters
     ----------
@@ -375,7 +375,7 @@ def from_counts(
     scale: Scale | None = None,
     ordered: bool | None = None,
 ) -> Table:
-    """Read how many votes each class received, if it is not recorded who gave them.
+    """Make a table from the number of votes for each class, if nobody knows who gave them.
 
     This is the input of Fleiss' kappa [1]_. The table has ``annotators_known=False``: agreement,
     `MajorityVote` and the shares of the votes can use it, but methods that compare annotators

@@ -94,7 +94,7 @@ def from_frame(
     scale: Scale | None = None,
     ordered: bool | None = None,
 ) -> Table:
-    """Read a long data frame: one row per annotation.
+    """Make a table from a long data frame: one row per annotation.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def from_lists(
     scale: Scale | None = None,
     ordered: bool | None = None,
 ) -> Table:
-    """Read a data frame with one row per instance and two columns of parallel lists.
+    """Make a table from a frame: one row per instance, two columns of parallel lists.
 
     Parameters
     ----------

@@ -759,7 +759,7 @@ def from_arrays(
     group: Any = None,
     duplicates: Duplicates = "error",
 ) -> Table:
-    """Read arrays of equal length.
+    """Make a table of sets from arrays of equal length.
 
     Parameters
     ----------

@@ -449,7 +449,7 @@ class LabelSetTable:
         return replace(mine, answers=answers)
 
     def over_the_same_sets(self, other: LabelSetTable) -> tuple[LabelSetTable, LabelSetTable]:
-        """Return both tables with the same numbers for the same sets.
+        """Return both tables with one common code for each set of labels.
 
         Raises
         ------

@@ -255,7 +255,10 @@ class AnnotationTable:
 
     @property
     def observed(self) -> AnnotationTable:
-        """Return the table without pseudo, generated and synthetic annotations; passes are kept."""
+        """Return the table without pseudo, generated and synthetic annotations.
+
+        Abstentions and skips are kept.
+        """
         return self if self.sources is None else self.take(self.sources == 0)
 
     def by_instance(self) -> tuple[IntArray | None, IntArray]:
@@ -287,7 +290,7 @@ class AnnotationTable:
         return np.bincount(self.label, minlength=self.n_classes) > 0
 
     def to_matrix(self, *, codes: bool = False) -> AnyArray:
-        """Return the dense (n_instances, n_annotators) matrix; passes are missing in it.
+        """Return the dense (n_instances, n_annotators) matrix; abstentions and skips are missing.
 
         Parameters
         ----------
@@ -419,7 +422,7 @@ class AnnotationTable:
     def with_added(
         self, other: AnnotationTable, *, duplicates: Duplicates = "error"
     ) -> AnnotationTable:
-        """Append the annotations and passes of another table over the same classes.
+        """Append annotations, abstentions and skips of another table over the same classes.
 
         New instances and annotators are appended to the vocabularies. Two tables on an interval
         scale may hold different numbers.
@@ -447,7 +450,7 @@ class AnnotationTable:
     def over_the_same_numbers(
         self, other: AnnotationTable
     ) -> tuple[AnnotationTable, AnnotationTable]:
-        """Return both tables over the numbers of both, in their order.
+        """Return both tables over one scale: all numbers of both, in increasing order.
 
         Parameters
         ----------
@@ -478,7 +481,7 @@ class AnnotationTable:
         return mine, theirs
 
     def with_source(self, source: str) -> AnnotationTable:
-        """Mark all annotations with one source (see `SOURCES`); passes have none."""
+        """Mark all annotations with one source (see `SOURCES`)."""
         sources = read_sources(source, self.n_annotations)
         return AnnotationTable(*self._columns._replace(sources=sources))
 
@@ -510,7 +513,7 @@ class AnnotationTable:
         return AnnotationTable(*self._columns._replace(groups=names, group_rho=rho))
 
     def with_scale(self, scale: Scale) -> AnnotationTable:
-        """Say what the classes are: names ("nominal"), grades ("ordinal") or numbers ("interval").
+        """Return the table on a scale: names ("nominal"), grades ("ordinal"), numbers ("interval").
 
         Methods that return tables keep the scale. Tables that are joined must have the same.
 

@@ -97,8 +97,8 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     Notes
     -----
     ``history_`` logs ``cross_entropy`` against the targets of the epoch; it need not fall, as the
-    targets change. With a network that cannot tell instances apart, the method equals `DawidSkene`
-    (one of our tests). Instances without annotations are not used in training.
+    targets change. If the network predicts the same for all instances, the method equals
+    `DawidSkene` (one of our tests). Instances without annotations are not used in training.
 
     References
     ----------

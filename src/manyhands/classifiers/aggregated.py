@@ -244,7 +244,7 @@ protocol
         return decided(self, self.predict_proba(X)).ticks
 
     def predict_annotation_proba(self, X: Instances, annotators: Any = None) -> FloatArray:
-        """Return the probability of every class as the annotation by every annotator.
+        """Return the probability that each annotator gives each class to each instance.
 
         The shape is (n_samples, n_annotators, n_classes). For sets of labels: probability that each
         annotator ticks each option, (n_samples, n_annotators, n_options). See
@@ -263,7 +263,7 @@ protocol
         return np.stack(columns, axis=2)
 
     def predict_observed_proba(self, X: Instances, y: Target) -> FloatArray:
-        """Return the probability of every class as each annotation, for single labels only.
+        """Return the probability of each class for each annotation of a table; single labels only.
 
         See `BaseCrowdClassifier.predict_observed_proba`.
         """

@@ -211,7 +211,7 @@ class GraphCompleter(BaseEstimator):
     # -- prediction -----------------------------------------------------------------------------
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
-        """Return the probability of every class as the annotation, from the features alone.
+        """Return the probability that each annotator gives each class, from the features alone.
 
         For instances of `fit`, use `complete`, which knows their annotations too.
 
@@ -237,7 +237,7 @@ class GraphCompleter(BaseEstimator):
         return self._decode(states_without_annotations(self.module_, features), annotators)
 
     def complete(self, rows: Any, annotators: Any = None) -> FloatArray:
-        """Return the probability of every class as the annotation, for training instances.
+        """Return the probability that each annotator gives each class to training instances.
 
         Parameters
         ----------

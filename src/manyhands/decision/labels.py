@@ -45,7 +45,7 @@ def decide(
     ties: str = "first",
     random_state: Any = None,
 ) -> AnyArray:
-    """Decide for one class per instance, or abstain.
+    """Choose a class for each instance from its probabilities, or abstain.
 
     Parameters
     ----------

@@ -325,7 +325,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return apply_rule(proba, self.decision, class_prior, grades=knows_grades(self))
 
     def predict_annotation_proba(self, X: Instances, annotators: Any = None) -> FloatArray:
-        """Return the probability of every class as the annotation by every annotator.
+        """Return the probability that each annotator gives each class to each instance.
 
         Parameters
         ----------
@@ -351,7 +351,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return prediction.annotation_grid(self, X, chosen)
 
     def predict_observed_proba(self, X: Instances, y: Target) -> FloatArray:
-        """Return the probability of every class as the annotation, for the pairs in a table.
+        """Return the probability of each class for each (instance, annotator) pair of a table.
 
         These are entries of `predict_annotation_proba`, at a cost that grows with the number of
         annotations. The labels themselves are not used.

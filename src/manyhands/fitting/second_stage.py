@@ -178,7 +178,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         return cast(FloatArray, proba / proba.sum(axis=1, keepdims=True))
 
     def predict_annotation_proba(self, X: Instances, annotators: Any = None) -> FloatArray:
-        """Return the probability of every class as the annotation by every annotator.
+        """Return the probability that each annotator gives each class to each instance.
 
         See `BaseCrowdClassifier.predict_annotation_proba`. With a scikit-learn classifier it is
         p(x) times each annotator's confusion matrix, or p(x) itself if there is none.

@@ -186,7 +186,7 @@ class AnnotationPlanner(BaseEstimator):
         random_gold: Any = None,
         model: Any = None,
     ) -> Self:
-        """Infer the labels so far.
+        """Infer the labels of the annotations so far, from which the next ones are chosen.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class AnnotationPlanner(BaseEstimator):
         return self
 
     def suggest(self, n: int, pairs: Any = None) -> Suggestion:
-        """Suggest the next n pairs to ask.
+        """Suggest the next n pairs: which annotator to ask about which instance.
 
         Parameters
         ----------
@@ -459,7 +459,7 @@ def price_in_words(gain: float) -> str:
 def next_annotations(
     table: Any, n: int, *, pairs: Any = None, proba: Any = None, gold: Any = None, **options: Any
 ) -> Suggestion:
-    """Suggest the next n pairs to ask, in one call.
+    """Suggest the next n pairs, in one call: which annotator to ask about which instance.
 
     Parameters
     ----------

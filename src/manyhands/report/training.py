@@ -53,7 +53,7 @@ def training_section(found: Findings) -> Content | None:
 
 
 def _stack(classifier: Any) -> dict[str, Any] | None:
-    """Members, parity and class shares of a stack of classifiers; None for anything else."""
+    """Return members, relative informedness and class shares of a stack; None for other models."""
     weights = getattr(classifier, "member_weights_", None)
     if weights is None or not hasattr(classifier, "class_prior"):
         return None

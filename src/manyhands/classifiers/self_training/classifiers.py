@@ -175,7 +175,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
         return cast(AnyArray, self.estimator_.predict(X))
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
-        """Return the probability of every class as the annotation by every annotator.
+        """Return the probability that each annotator gives each class to each instance.
 
         The shape is (n_samples, n_annotators, n_classes).
         """
@@ -184,7 +184,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
 
     @_kept_estimator_has("predict_observed_proba")  # type: ignore[untyped-decorator]
     def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
-        """Return the probability of every class as each annotation of a table, (n, n_classes).
+        """Return the probability of each class for each annotation of a table, (n, n_classes).
 
         Available if the estimator has the method.
         """

@@ -4,7 +4,7 @@ The steps of a round (``Rounds.run``), as docs/methods/stacking.md numbers them:
 
 1. confusion matrices: `crowd.estimate_confusions`;
 2. members, fitted to soft targets: `members`;
-3. temperatures: `stack.choose_temperature`; weights: `stack.stack_weights`;
+3. exponents: `stack.choose_exponent`; weights: `stack.stack_weights`;
 4. posterior: `crowd.joint_log_proba`, shifted to class shares by `crowd.posterior_with_shares`, to
    the degree of `crowd.prior_shrinkage`;
 5. relative informedness: `crowd.relative_informedness`, with the annotators'

@@ -55,7 +55,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     r"""Crowd-calibrated stacking: the default classifier, without gold labels or tuning.
 
     Several simple classifiers (the members) are fitted to the posterior of the classes, and predict
-    every instance out of fold, without its own annotations. Each member's temperature and weight
+    every instance out of fold, without its own annotations. Each member's exponent and weight
     maximise the likelihood of the annotations. The stack's prediction then enters the posterior of
     the next round like a further annotation. Six rounds suffice. It takes seconds and needs no
     torch.
@@ -385,7 +385,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         return apply_rule(proba, self.decision, prior, grades=knows_grades(self))
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
-        """Return the probability of every class as the annotation by every annotator.
+        """Return the probability that each annotator gives each class to each instance.
 
         Parameters
         ----------
@@ -405,7 +405,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         return np.einsum("nc,rck->nrk", proba, self._confusions(chosen)).astype(np.float32)
 
     def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
-        """Return the probability of every class as the annotation, for the pairs in a table.
+        """Return the probability of each class for each (instance, annotator) pair of a table.
 
         Returns
         -------

@@ -15,7 +15,7 @@ from manyhands.training.progress import History
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 LITTLE_INFORMEDNESS = 0.7
-"""Parity below which one more annotator is said to be more informative than the features."""
+"""Relative informedness below which the features are said to inform less than annotators."""
 
 LITTLE_SHRINKAGE = 0.2
 """Kappa below which the assumption of equal class shares has little effect."""

@@ -1,9 +1,9 @@
 r"""Calibrated posterior of the training instances after the rounds.
 
 In the rounds, the stack has twice the weight of an annotator. That makes better targets, but a
-miscalibrated posterior: confusion matrices that are counted against it become biased towards the
-classifier, and the classifier's probabilities are overconfident, because their temperature was
-fitted given such matrices. So the probabilities :math:`p` of a round are kept, and everything else
+miscalibrated posterior. Confusion matrices that are counted with it as truth become biased towards
+the classifier. The classifier's probabilities become overconfident, because their exponent was
+fitted with such matrices. So the probabilities :math:`p` of a round are kept, and everything else
 is estimated again.
 
 With d annotators of an instance, mistakes with correlation :math:`\delta`
@@ -14,8 +14,8 @@ With d annotators of an instance, mistakes with correlation :math:`\delta`
 
 - :math:`\pi_k` is the confusion matrix of the annotator of annotation k, estimated without k's own
   instance.
-- Only the distance of :math:`p` from its mean :math:`\bar p` is tempered: the exponent
-  :math:`\beta` would otherwise flatten the class shares, too.
+- Only the distance of :math:`p` from its mean :math:`\bar p` is raised to the power
+  :math:`\beta`, which would otherwise flatten the class shares, too.
 - :math:`\beta` maximises the likelihood of an annotation given the classifier and the *other*
   annotators of its instance.
 

@@ -40,7 +40,7 @@ from manyhands.classifiers.stacking.stack import (
     Annotated,
     FittedStack,
     TemperedMember,
-    choose_temperature,
+    choose_exponent,
     stack_weights,
     stacked,
     temper,
@@ -60,7 +60,7 @@ from manyhands.training.seeding import draw_seed, set_random_states
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 ROWS_FOR_CALIBRATION = 20_000
-"""Number of random instances with the annotations that choose temperatures and weights."""
+"""Number of random instances with the annotations that choose exponents and weights."""
 
 COMBINED_AT_ONCE = 8192
 """Number of instances for which members are combined at once."""
@@ -174,7 +174,7 @@ class Rounds:
         # Step 2: members, fitted to targets of which the vote shares have the weight mu (mix).
         mix, before = self.next_vote_share, self.posterior
         targets = (1 - mix) * self.posterior + mix * self.vote_shares
-        # Step 3: temperatures (with each member, as it is fitted) and weights.
+        # Step 3: exponents (with each member, as it is fitted) and weights.
         annotated = self._annotated(confusion)
         chosen = [
             _choose(member.options(targets), self.judged, annotated) for member in self.members
@@ -318,8 +318,10 @@ class Chosen(NamedTuple):
     ----------
     option : Option
     temperature : float
+        Exponent of its probabilities.
     judged : array of shape (m, n_classes)
-        Its tempered log probabilities of the instances that choose temperatures and weights.
+        Its log probabilities, raised to this exponent, of the instances that choose exponents and
+        weights.
     """
 
     option: Option
@@ -328,9 +330,9 @@ class Chosen(NamedTuple):
 
 
 def _choose(options: list[Option], judged: Any, annotated: Annotated) -> Chosen:
-    """Return the option, and its temperature, with the highest likelihood of the annotations."""
+    """Return the option, and its exponent, with the highest likelihood of the annotations."""
     shown = [option.log_proba[judged] for option in options]
-    found = [choose_temperature(log_proba, annotated) for log_proba in shown]
+    found = [choose_exponent(log_proba, annotated) for log_proba in shown]
     best = max(range(len(options)), key=lambda place: found[place][1])
     temperature = found[best][0]
     return Chosen(options[best], temperature, temper(shown[best], temperature))

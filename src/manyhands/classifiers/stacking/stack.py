@@ -1,4 +1,4 @@
-"""Temperatures and weights of the members, by the likelihood of the annotations."""
+"""Exponents and weights of the members, by the likelihood of the annotations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from manyhands.linear.calibration import calibrate, combine, likelihood_matrix
 from manyhands.records import record
 from manyhands.typing import FloatArray, IntArray
 
-TEMPERATURES = (
+EXPONENTS = (
     0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0,
 )  # fmt: skip
 """Candidate exponents of a member's probabilities."""
 
 ADDED_TO_PROBA = 1e-4
-"""Constant added to probabilities before a logarithm, before and after they are tempered."""
+"""Constant added to probabilities before a logarithm, before and after raising them to a power."""
 
 
 PREDICTED_AT_ONCE = 4096
@@ -32,7 +32,10 @@ PREDICTED_AT_ONCE = 4096
 @record("TemperedMember")
 @dataclass(frozen=True, eq=False)
 class TemperedMember:
-    """A fitted member, its temperature, and its weight in the stack."""
+    """A fitted member, the exponent of its probabilities, and its weight in the stack.
+
+    The exponent is saved under its former name, ``temperature``.
+    """
 
     predictor: Any
     temperature: float
@@ -65,10 +68,10 @@ class Annotated:
         return cast(FloatArray, self._matrix @ annotated)
 
 
-def temper(log_proba: FloatArray, temperature: float) -> FloatArray:
-    """Return the log of softmax(temperature * log(P + 1e-4)) + 1e-4, the input of the stack."""
+def temper(log_proba: FloatArray, exponent: float) -> FloatArray:
+    """Return the log of softmax(exponent * log(P + 1e-4)) + 1e-4, the input of the stack."""
     return cast(
-        FloatArray, np.log(softmax(temperature * _floored(log_proba), axis=1) + ADDED_TO_PROBA)
+        FloatArray, np.log(softmax(exponent * _floored(log_proba), axis=1) + ADDED_TO_PROBA)
     )
 
 
@@ -76,10 +79,10 @@ def _floored(log_proba: FloatArray) -> FloatArray:
     return cast(FloatArray, np.log(np.exp(log_softmax(log_proba, axis=1)) + ADDED_TO_PROBA))
 
 
-def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[float, float]:
-    r"""Return the most likely temperature, and the mean log likelihood of the annotations.
+def choose_exponent(log_proba: FloatArray, annotated: Annotated) -> tuple[float, float]:
+    r"""Return the most likely exponent, and the mean log likelihood of the annotations.
 
-    Maximises :math:`\sum_{n,r} \log \sum_c p_{nc} \pi_r[c, a_{nr}]` over `TEMPERATURES`. The sum
+    Maximises :math:`\sum_{n,r} \log \sum_c p_{nc} \pi_r[c, a_{nr}]` over `EXPONENTS`. The sum
     runs over annotations, not instances.
 
     Parameters
@@ -89,7 +92,7 @@ def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[flo
 
     Returns
     -------
-    temperature, log_likelihood : float
+    exponent, log_likelihood : float
         The latter in nats.
     """
     floored = _floored(log_proba)
@@ -98,20 +101,20 @@ def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[flo
     weight = np.ones(len(annotated.instance)) if annotated.weight is None else annotated.weight
     by_instance = np.bincount(annotated.instance, weights=weight, minlength=len(floored))
 
-    def likelihood(temperature: float) -> float:
-        powers = np.exp(temperature * floored)
+    def likelihood(exponent: float) -> float:
+        powers = np.exp(exponent * floored)
         # log(power / row sum) = log(power) - log(row sum). The latter is subtracted once per
         # instance, times its annotations, instead of normalising every row.
         total = weight @ np.log(annotated.given(powers)) - by_instance @ np.log(powers @ ones)
         return float(total / weight.sum())
 
-    tried = {temperature: likelihood(temperature) for temperature in TEMPERATURES}
-    best = max(tried, key=lambda temperature: tried[temperature])
+    tried = {exponent: likelihood(exponent) for exponent in EXPONENTS}
+    best = max(tried, key=lambda exponent: tried[exponent])
     return best, tried[best]
 
 
 def stack_weights(log_probas: FloatArray, annotated: Annotated) -> FloatArray:
-    r"""Return the weights of the tempered members.
+    r"""Return the weights of the members, whose probabilities are raised to their exponents.
 
     Maximises :math:`\sum_{n,r} \log \sum_c p_{nc} \pi_r[c, a_{nr}] - \sum_m (\log w_m + \log M)^2`
     with :math:`p_n = \mathrm{softmax}(\sum_m w_m l_{nm})`.
