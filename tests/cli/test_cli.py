@@ -337,6 +337,10 @@ def test_predictions_are_measured_on_new_items_alone(home):
     assert fitted["levels"]["new_items"]["source"] == "cross-validation"
     assert any("cross-validated" in line for line in fitted["headline"])
     rows = done_json("predict", "out", "ids.npz")["labels"]
+    assert done_json("predict", "out", "--features", "ids.npz")["labels"] == rows
+    twice = ["predict", "out", "ids.npz", "--features", "ids.npz"]
+    refused(3, *twice, says=["the file of features is given twice"])
+    refused(3, "predict", "out", says=["give --features FILE, with one row per item"])
     old = [(row["task"], row["label"]) for row in rows]
     write_csv(home / "old.csv", [("task", "label"), *old])
     found = done("predict", "out", "ids.npz", "--gold", "old.csv")

@@ -124,7 +124,12 @@ def test_review_annotators_and_sheets(pilot):
     sheet = done_json("annotators", "A.csv", "--teach", "w2")
     assert sheet["annotator"] == "w2"
     assert sheet["needs_expert"]
-    assert "'nobody' is no annotator" in run("annotators", "A.csv", "--teach", "nobody").stderr
+    shown = done("annotators", "A.csv", "--teach", "w2").stdout
+    assert "contrast: clear items of the class 'given'" in " ".join(shown.split())
+    assert "['" not in shown
+    unknown = run("annotators", "A.csv", "--teach", "nobody.csv").stderr
+    assert "'nobody.csv' is no annotator. Give a name as it is in the annotations" in unknown
+    assert "such as --teach w0;" in unknown
     assert "to check" in done("review", "A.csv").stdout
     assert "not to dismiss" in done("annotators", "A.csv").stdout
 

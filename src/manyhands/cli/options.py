@@ -128,7 +128,9 @@ ModelFolder = Annotated[
 ]
 
 FEATURES = (
-    "Numeric features of the items: .npy, .npz (with the arrays X and task), CSV, TSV or Parquet."
+    "Features of the items: a CSV, TSV or Parquet table with one row per item, a column 'task' "
+    "with its id, and numbers in all other columns; an .npz file with the arrays X and task; or an "
+    ".npy array without ids."
 )
 
 Features = Annotated[

@@ -260,9 +260,10 @@ def _from_typed(
 def _check_numeric(other: list[str], n: int, why: str = "") -> None:
     if other:
         raise AnnotationError(
-            f"{len(other)} of {n} columns are not numeric: {preview(other)}{why}. Encode them as "
-            "numbers or drop them; put ids into a column named 'task'. (In Python, a data frame "
-            "may hold them)"
+            f"{len(other)} of {n} columns are not numeric: {preview(other)}{why}. A table of "
+            "features has one row per item, a column 'task' with its id, and numbers in all other "
+            "columns; rename the column of ids, and encode or drop the others. (In Python, a data "
+            "frame may hold them)"
         )
     if not n:
         raise AnnotationError("there are no feature columns; store one numeric column per feature")

@@ -370,7 +370,7 @@ def predict_label_sets(
     if out is not None:
         check_table_path(out)
     model = load_classifier(folder)
-    check_kind(model, {"X": features, "--texts": texts, "--images": images})
+    check_kind(model, {"--features": features, "--texts": texts, "--images": images})
     options = {**read_as(folder), **(reading or {})}
     own: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
     if annotations is not None and features is None:

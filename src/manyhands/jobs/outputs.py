@@ -381,7 +381,7 @@ def predict_file(
     if out is not None:
         check_table_path(out)
     model = load_classifier(folder)
-    check_kind(model, {"X": features, "--texts": texts, "--images": images})
+    check_kind(model, {"--features": features, "--texts": texts, "--images": images})
     own = {name: (options or {}).get(name) for name in ("encoding", "separator")}
     if annotations is not None and features is None:
         kind: Any = "images" if texts is None else "texts"
@@ -486,11 +486,17 @@ def check_kind(model: Any, given: dict[str, Any]) -> None:
         If other inputs are given, or none.
     """
     first = model[0] if isinstance(model, Pipeline) else getattr(model, "encoder_", None)
-    wanted = {"TextEncoder": "--texts", "ImageEncoder": "--images"}.get(type(first).__name__, "X")
+    wanted = {"TextEncoder": "--texts", "ImageEncoder": "--images"}.get(
+        type(first).__name__, "--features"
+    )
     named = [name for name, value in given.items() if value is not None]
     if named != [wanted]:
         kind, example = {
-            "X": ("features", "the file of features, such as X.csv,"),
+            "--features": (
+                "features",
+                "--features FILE, with one row per item and the columns that fit was given (a "
+                "column 'task' holds the ids),",
+            ),
             "--texts": ("texts", "--texts FILE"),
             "--images": ("images", "--images DIR"),
         }[wanted]

@@ -129,7 +129,9 @@ Threshold = Annotated[
         min=0.0,
         max=1.0,
         help="Leave an item without a label if the probability of its label is lower than this. "
-        "For sets of labels: tick an option if its probability is at least this.",
+        "Default: every item gets a label, and the column 'action' says which labels are sure "
+        "enough to accept. For sets of labels: tick an option if its probability is at least "
+        "this.",
     ),
 ]
 

@@ -55,9 +55,18 @@ NewGold = Annotated[
 def predict(
     *,
     folder: ModelFolder,
+    x: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Argument(parser=some_path, metavar="X", help="The same as --features X."),
+    ] = None,
     features: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Argument(parser=some_path, metavar="X", help=FEATURES),
+        typer.Option(
+            parser=some_path,
+            metavar="FILE",
+            help=f"{FEATURES} The columns are those of 'manyhands fit'. Items without ids are "
+            "numbered from 0, in the order of the rows.",
+        ),
     ] = None,
     texts: Texts = None,
     images: Images = None,
@@ -82,13 +91,19 @@ def predict(
     If the model was trained on sets of labels, it predicts which options apply to an item. --gold
     then has the columns task and labels.
 
-    Example: manyhands predict model X_new.npy --out predictions.csv
+    Example: manyhands predict model --features new.csv --out predictions.csv
     Example: manyhands predict model --texts new.csv --out predictions.csv
     Example: manyhands predict model --texts text --annotations project.json --out predictions.csv
     """
     from manyhands.fitting.saving import holds_label_sets
     from manyhands.jobs import OUTPUTS, predict_file
 
+    if x is not None and features is not None:
+        raise AnnotationError(
+            f"the file of features is given twice, as {x} and as --features {features}; leave one "
+            "of them out"
+        )
+    features = features or x
     read = [features, None if texts is None else Path(texts), gold, *(annotations or [])]
     refuse_overwriting([out], [*read, *reading.files, *(folder / name for name in OUTPUTS)])
     if holds_label_sets(folder):

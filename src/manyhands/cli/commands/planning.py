@@ -210,7 +210,9 @@ ByOption = Annotated[By, typer.Option(help="Whether to review labels, or single 
 Teach = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
-        metavar="ANNOTATOR", help="Instead of the list, print examples to show to this annotator."
+        metavar="ANNOTATOR",
+        help="Instead of the list, print which classes this annotator confuses, with items to show "
+        "for each. Give the annotator's name as it is in the annotations; no file is needed.",
     ),
 ]
 Budget = Annotated[
@@ -784,7 +786,10 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
 
     ids = {str(each): each for each in table.annotators.tolist()}
     if annotator not in ids:
-        raise AnnotationError(f"--teach {annotator!r} is no annotator; such as {list(ids)[:5]} are")
+        raise AnnotationError(
+            f"--teach {annotator!r} is no annotator. Give a name as it is in the annotations, such "
+            f"as --teach {shlex.quote(next(iter(ids)))}; 'manyhands annotators' lists all"
+        )
     sheet = teaching_sheet(model, table, ids[annotator])
     columns = {
         name: [getattr(pair, name) for pair in sheet.pairs]
@@ -794,8 +799,15 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
         print_json({"annotator": sheet.annotator, "needs_expert": sheet.needs_expert,
                     "pairs": records_of(columns)})  # fmt: skip
         return
+    for name in ("mistaken", "examples", "contrast"):
+        columns[name] = [", ".join(map(str, each)) for each in columns[name]]
     print_columns(f"Confusions of {annotator}", columns)
-    say("an expert must look at the instances before they are shown")
+    say(
+        "given: what this annotator gives for items of the class 'true', and rate: how often; "
+        "mistaken: items where this has probably happened; examples: clear items of the class "
+        "'true'; contrast: clear items of the class 'given'"
+    )
+    say("an expert must look at the items before they are shown")
     if not annotators_are_judged(table, model.is_known_):
         say(
             "Nothing shows how good the annotators are, so this one may be right where the labels "
