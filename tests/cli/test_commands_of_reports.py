@@ -1,6 +1,7 @@
 """The commands of a report name the person's own files: each runs as it is printed."""
 
 import html
+import json
 import re
 import shlex
 from pathlib import Path
@@ -10,7 +11,9 @@ import pandas as pd
 import pytest
 
 from manyhands.report.commands import fill_command
-from tests.cli.conftest import done, run
+from manyhands.report.headline import headline
+from manyhands.report.planning import enough
+from tests.cli.conftest import done, done_json, read_rows, run
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 N = 60
@@ -111,6 +114,74 @@ def test_the_command_that_declares_a_family_makes_the_report_again(home):
     made = ["manyhands", "aggregate", "my answers.csv", *COLUMNS, *own]
     assert again == [*made, "--groups", "family=m3,m4,m5,m6", "--out", "labels"]
     assert "aggregate" not in {words[1] for words in printed("labels/report.html")}
+
+
+METHODS = {
+    "plain": ["aggregate"],
+    "majority": ["aggregate", "--method", "majority-vote"],
+    "ebcc": ["aggregate", "--method", "ebcc", "--set", "max_iter=50"],
+    "independent": ["aggregate", "--set", "dependence=0"],
+    "balanced": ["aggregate", "--method", "ebcc", "--rule", "balanced"],
+    "history": ["aggregate", "--history", "earlier.csv"],
+    "stack": ["fit", "--features", "X.csv"],
+    "splits": ["fit", "--features", "X.csv", "--gold", "splits.csv"],
+}
+"""Commands that write a folder."""
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("way", METHODS)
+def test_the_command_of_the_next_batch_plans_what_the_report_lists(way, known, home):
+    frame = answers()
+    rng = np.random.default_rng(1)
+    frame[rng.random(len(frame)) < 0.4].to_csv("my answers.csv", index=False)
+    truth = frame[frame["who"] == "ann"].reset_index(drop=True)
+    truth["task"], truth["label"] = truth["item"], truth["answer"]
+    truth["split"] = np.where(np.arange(N) % 5, "train", "test")
+    truth[["task", "label", "split"]].to_csv("splits.csv", index=False)
+    truth[["task", "label"]][::10].to_csv("known.csv", index=False)
+    pd.DataFrame(
+        [("bob", true, "good", 30) for true in ("bad", "good", "so so")],
+        columns=["annotator", "true", "given", "count"],
+    ).to_csv("earlier.csv", index=False)
+    X = 3 * pd.get_dummies(truth["label"]).to_numpy(float) + rng.normal(size=(N, 3))
+    columns = {f"x{k}": values for k, values in enumerate(X.T)}
+    pd.DataFrame({"task": truth["task"], **columns}).to_csv("X.csv", index=False)
+    name, *options = METHODS[way]
+    files = ["my answers.csv"] if name == "aggregate" else ["--annotations", "my answers.csv"]
+    more = ["--known", "known.csv"] if known else []
+    done(name, *files, *COLUMNS, *options, *more, "--out", "my folder")
+    done("report", "my folder")
+    summary = json.loads(Path("my folder/summary.json").read_text())
+    plan = summary["plan"]
+    words = next(words for words in printed("my folder/report.html") if words[1] == "next")
+    assert ("--model" in words) == (way != "plain")
+    told = done_json(*words[1:], "--json")
+    rows = plan["next"]["rows"]
+    pairs = [(row["task"], row["worker"]) for row in told["pairs"]]
+    assert pairs == [(row["id"], row["annotator"]) for row in rows]
+    gains = [row["expected_gain"] for row in told["pairs"]]
+    assert gains == pytest.approx([row["gain"] for row in rows], abs=1e-9)
+    assert told["enough"] == enough(plan)
+    assert told["headline"] == headline(summary)
+    assert len(read_rows(Path("batch.csv"))) == len(pairs) + 1
+
+
+def test_a_plan_with_a_folder_says_what_does_not_fit(home):
+    answers().to_csv("answers.csv", index=False)
+    done("aggregate", "answers.csv", *COLUMNS, "--out", "labels")
+    answers()[:30].to_csv("some.csv", index=False)
+    reading = ["answers.csv", *COLUMNS, "--model"]
+    refused = run("next", *reading, "labels", "--texts", "answer")
+    assert "give one of them" in refused.stderr
+    refused = run("next", *reading, "nowhere")
+    assert "has no summary.json" in refused.stderr
+    other = answers().assign(item=lambda frame: "x" + frame["item"])
+    other.to_csv("other.csv", index=False)
+    refused = run("next", "other.csv", *COLUMNS, "--model", "labels")
+    assert "give the annotations from which these labels were made" in refused.stderr
+    sure = done_json("next", *reading, "labels", "--known", "labels/labels.csv")
+    assert sure == done_json("next", *reading, "labels")
 
 
 def test_a_folder_that_was_moved_is_named_where_it_is(home):

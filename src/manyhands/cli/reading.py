@@ -385,12 +385,14 @@ def files_of(
         Fields of these that a later command does not repeat.
     """
     known = [path for group in groups for path in getattr(group, "known", None) or ()]
+    gold = [path for group in groups for path in [getattr(group, "gold", None)] if path is not None]
     left = {*leave, "known", "out"}
     return {
         "name": name,
         "annotations": words_of(tables),
         "reading": as_arguments(reading, {}),
         "known": [word for path in words_of(known) for word in ("--known", path)],
+        "gold": [word for path in words_of(gold) for word in ("--gold", path)],
         "options": [word for group in groups for word in as_arguments(group, {}, left)],
     }
 

@@ -138,6 +138,9 @@ class Model:
         Classes that the posterior in the folder already takes as known; -1 elsewhere.
     drawn : boolean array of shape (n,), optional
         Which of them were drawn at random.
+    fitted : BaseAggregator, optional
+        The method of the folder as it was fitted. It knows more than the summary, such as a
+        history, and serves while nothing else is known and the annotations are the same.
 
     Attributes
     ----------
@@ -158,6 +161,7 @@ class Model:
         ended: FloatArray | None = None,
         known: IntArray | None = None,
         drawn: BoolArray | None = None,
+        fitted: BaseAggregator | None = None,
     ) -> None:
         self.notes: list[str] = []
         self.new_items = headline_of_new_items(described)
@@ -167,10 +171,13 @@ class Model:
         self._known = np.full(table.n_instances, -1) if known is None else known
         self._drawn = drawn
         self._make = self._maker(methods.get("aggregator"))
-        self._fitted = self._make().fit(table)
+        if fitted is not None and not is_same(fitted.table_, table):
+            fitted = None
+        is_known = known is not None and bool((known >= 0).any())
+        self._fitted = self._make().fit(table) if fitted is None or is_known else fitted
         # What the folder's labels say is compared with the same corrections, or they count twice.
-        self._before: BaseAggregator | None = None
-        if known is not None and (known >= 0).any():
+        self._before = fitted if is_known else None
+        if is_known and fitted is None:
             self._before = self._make().fit(table, gold=self._values[known], random_gold=drawn)
         self._alone = (self._before or self._fitted).posterior_
         classifier = methods.get("classifier")
@@ -226,6 +233,8 @@ class Model:
     def posterior(self, aggregator: BaseAggregator, known: IntArray) -> FloatArray:
         """Class probabilities, shape (n, C), given what `aggregate` found."""
         found = aggregator.posterior_
+        if self._saved is not None and np.array_equal(known, self._known):
+            return self._saved  # Exactly as the folder has them.
         if self._saved is not None:
             logs = [
                 np.log(np.maximum(each, LEAST_KEPT)) for each in (self._saved, found, self._alone)
@@ -287,6 +296,12 @@ class Model:
         own = aggregator if self._saved is None else None
         table = replace(self._table.observed, weights=None)
         return Inputs(self._table, table, inferred, own, ended=self._ended, given=aggregator)
+
+
+def is_same(one: AnnotationTable, other: AnnotationTable) -> bool:
+    """Whether two tables hold the same annotations in the same order."""
+    names = ("instances", "annotators", "classes", "instance", "annotator", "label")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def compute(

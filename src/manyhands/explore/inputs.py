@@ -18,9 +18,9 @@ from manyhands.exceptions import AnnotationError, ModelFolderError, warn_caller
 from manyhands.explore.answers import Answers
 from manyhands.explore.class_answers import ClassAnswers
 from manyhands.explore.desk import Contents, Desk
-from manyhands.explore.figures import Model
+from manyhands.explore.figures import Figures, Model, compute
 from manyhands.explore.set_answers import SetAnswers
-from manyhands.fitting.saving import refuse_means
+from manyhands.fitting.saving import holds_aggregator, refuse_means
 from manyhands.inference import MultiLabelDawidSkene
 from manyhands.io import read_raw_aligned, read_texts
 from manyhands.io.aligned import shown_image
@@ -34,13 +34,14 @@ from manyhands.io.gold import GoldFile, join_gold
 from manyhands.io.label_sets import items_shown, read_sets_with_account
 from manyhands.io.long_tables import over_tasks
 from manyhands.jobs.fit_label_sets import read_as
-from manyhands.jobs.gold import match_gold
+from manyhands.jobs.gold import match_gold, training_codes, training_part
 from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
 from manyhands.metrics import Level
 from manyhands.metrics.set_levels import levels_of_sets, told_of_cells
 from manyhands.models import load
 from manyhands.report.sections import SETS
 from manyhands.report.summary import UNTITLED
+from manyhands.typing import FloatArray
 
 SHOWN = dict(zip((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"),
                  ("png", "jpeg", "jpeg", "gif", "webp", "bmp"), strict=True))  # fmt: skip
@@ -152,15 +153,84 @@ def _classes_in(
         others = own.tasks[:0] if known is None else known.tasks[known.known]
         is_needed = not np.isin(own.tasks.astype(str), others.astype(str)).all()
         times = times_of(contents.export, table.observed)
-        # What somebody marked in the file since is known, but not to its probabilities.
-        rows = np.arange(len(found.codes))
-        is_in = found.known & (found.posterior[rows, found.codes] == 1)
-        codes = np.where(is_in, found.codes, -1)
-        model = Model(table, found.posterior, described, times.get("ended"), codes, found.random)
+        model = _model_of(folder, described, table, found, times.get("ended"))
         labels = folder / LABELS if is_needed else None
         return ClassAnswers(table, model, given), replace(contents, labels=labels)
 
     return finish
+
+
+def _model_of(
+    folder: Path,
+    described: dict[str, Any],
+    table: AnnotationTable,
+    found: Consensus,
+    ended: FloatArray | None = None,
+) -> Model:
+    """Return how the labels of a folder, which were read, follow from its annotations."""
+    # What somebody marked in the file since is known, but not to its probabilities.
+    rows = np.arange(len(found.codes))
+    is_in = found.known & (found.posterior[rows, found.codes] == 1)
+    codes = np.where(is_in, found.codes, -1)
+    fitted = load(folder) if holds_aggregator(folder) else None
+    return Model(table, found.posterior, described, ended, codes, found.random, fitted)
+
+
+def figures_in(
+    folder: Path,
+    table: AnnotationTable,
+    known: GoldFile | None = None,
+    gold: GoldFile | None = None,
+) -> tuple[AnnotationTable, Figures]:
+    """Compute what a folder's report and pages plan with, without opening it for review.
+
+    Parameters
+    ----------
+    folder : Path
+        What ``fit`` or ``aggregate`` wrote, of labels that are one class each.
+    table : AnnotationTable
+        Annotations that the folder's labels rest on.
+    known : GoldFile, optional
+        Known labels. Those of the folder that it does not hold are known, too.
+    gold : GoldFile, optional
+        Gold labels; those of a classifier's folder may set rows aside, as in ``fit``.
+
+    Returns
+    -------
+    table : AnnotationTable
+        The annotations over the folder's items, in its order.
+    figures : Figures
+
+    Raises
+    ------
+    ModelFolderError, AnnotationError
+        As in `open_desk`.
+    """
+    described = described_in(folder, "a plan")
+    if described.get("kind") == SETS:
+        raise AnnotationError(
+            f"{folder} holds sets of labels, and a plan needs labels that are one class each"
+        )
+    found = read_consensus(folder / LABELS, table)
+    table, aside = over_tasks(table, found.tasks), None
+    if gold is not None and described["methods"].get("classifier"):
+        aside = match_gold(gold, table)
+        table = training_part(table, aside)
+    model = _model_of(folder, described, table, found)
+    own = found.take(found.known)
+    if known is not None:
+        own = own.take(~np.isin(own.tasks.astype(str), known.tasks[known.known].astype(str)))
+    rows = match_gold(_joined(_known_of(own), folder, known), table)
+    for note in model.notes:
+        warn_caller(note)
+    return table, compute(table, model, training_codes(rows, aside), 0, rows.random)
+
+
+def _known_of(found: Consensus) -> GoldFile:
+    """Return labels, all of which are known."""
+    how = None if found.random is None else np.where(found.random, "random", "queue")
+    values = found.classes[found.codes]
+    return GoldFile(found.tasks, values, chosen=how, at=(LABELS,) * len(values))
 
 
 def _sets_in(
@@ -241,12 +311,7 @@ def _known_in_folder(found: Consensus, journal: Journal) -> GoldFile:
         task = found.tasks[row].item()
         if standing.version(task):
             codes[row] = code_of.get(str(standing.known_before(task)), -1)
-    rows = np.flatnonzero(codes >= 0)
-    chosen = None
-    if found.random is not None:
-        chosen = np.where(found.random[rows], "random", "queue")
-    at = (LABELS,) * len(rows)
-    return GoldFile(found.tasks[rows], found.classes[codes[rows]], chosen=chosen, at=at)
+    return _known_of(replace(found, codes=codes).take(codes >= 0))
 
 
 def _joined(own: GoldFile, folder: Path, known: GoldFile | None) -> GoldFile:
@@ -262,9 +327,9 @@ def _joined(own: GoldFile, folder: Path, known: GoldFile | None) -> GoldFile:
         ) from error
 
 
-def described_in(folder: Path) -> dict[str, Any]:
-    """Read the folder's summary."""
-    refuse_means(folder, "the explorer")
+def described_in(folder: Path, what: str = "the explorer") -> dict[str, Any]:
+    """Read the folder's summary; ``what`` needs it, for messages."""
+    refuse_means(folder, what)
     for name in (SUMMARY, LABELS):
         if not (folder / name).is_file():
             raise ModelFolderError(

@@ -170,15 +170,16 @@ class Plans:
             asked=dict(asked.most_common()),
             rounds=tuple(ForecastRound(**row) for row in rounds["rows"]),
             runs=rounds["runs"],
-            command=self._command(len(pairs)),
+            command=self._command(len(pairs), of_annotations=found["of_annotations"]),
         )
 
-    def _command(self, n: int) -> str:
+    def _command(self, n: int, *, of_annotations: bool) -> str:
         """Write the command that plans the next n annotations from the same files."""
         desk = self._desk
+        folder = [] if of_annotations else ["--model", str(desk.journal.path.parent)]
         known = [word for path in desk.known_files for word in ("--known", str(path))]
         files = [str(path) for path in desk.contents.annotations]
-        options = ["-n", str(n), "--load", f"{MOST:g}", *known, "--out", "batch.csv"]
+        options = [*folder, "-n", str(n), "--load", f"{MOST:g}", *known, "--out", "batch.csv"]
         return shlex.join(["manyhands", "next", *files, *desk.contents.reading, *options])
 
     def sheet(self, r: int) -> TeachingSheet:

@@ -31,6 +31,9 @@ def released(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and is_formula(cell) else cell
 
 
+DECIMALS: Final = 6
+"""Number of decimals with which numbers are written."""
+
 MARK: Final = "\ufeff"
 """Byte order mark; without it, Excel reads UTF-8 in the system's code page."""
 
@@ -88,7 +91,7 @@ def csv_text(
 
     def cell(value: Any) -> Any:
         if isinstance(value, float):
-            return f"{value:.6f}".replace(".", decimal)
+            return f"{value:.{DECIMALS}f}".replace(".", decimal)
         unsafe = isinstance(value, str) and not keep_formulas and is_formula(value)
         return f"'{value}" if unsafe else value
 

@@ -21,8 +21,8 @@ from manyhands.fitting.folders import publish
 from manyhands.fitting.reading import take_rows
 from manyhands.io import Consensus
 from manyhands.jobs.gold import (
-    TRAIN,
     GoldRows,
+    training_codes,
     training_part,
     warn_of_columns_of_gold,
     warn_of_unannotated_rows,
@@ -413,10 +413,7 @@ def _certain(
             "(--method crowd-stacking) can, and so can the methods of aggregate --known"
         )
     values = np.array([*train.classes.tolist(), None], dtype=object)
-    codes = known.codes
-    if gold is not None and gold.has_splits:
-        codes = np.where(np.isin(gold.splits, TRAIN), codes, -1)
-    return values[codes]
+    return values[training_codes(known, gold)]
 
 
 def _fit(

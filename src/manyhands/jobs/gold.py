@@ -200,6 +200,13 @@ def training_part(table: AnnotationTable, gold: GoldRows | None) -> AnnotationTa
     return train
 
 
+def training_codes(known: GoldRows, gold: GoldRows | None) -> IntArray:
+    """Return the known codes of the rows to train on, -1 elsewhere; see `training_part`."""
+    if gold is None or not gold.has_splits:
+        return known.codes
+    return np.where(np.isin(gold.splits, TRAIN), known.codes, -1)
+
+
 def note_unused_gold(summary: dict[str, Any], export: Export | None) -> None:
     """Write into a summary without gold how many gold labels the annotations' export holds."""
     if export is not None and len(export.gold):

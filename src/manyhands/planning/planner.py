@@ -121,6 +121,8 @@ class AnnotationPlanner(BaseEstimator):
     labels_ : array of shape (n_instances,)
     classifier_weight_ : float
         Power b to which the classifier's probabilities were raised; 0 without a classifier.
+    is_known_ : boolean array of shape (n_instances,)
+        Instances whose class was given.
     table_ : AnnotationTable
 
     Notes
@@ -222,7 +224,7 @@ class AnnotationPlanner(BaseEstimator):
             self._beliefs, self.classifier_weight_ = beliefs_of(model, table, proba)
             self._is_joined = proba is not None
             self._price = read_prices(self.cost, table.annotators)
-            self._known = (
+            self.is_known_ = (
                 np.zeros(table.n_instances, dtype=bool)
                 if gold is None
                 else gold_codes(gold, table) >= 0
@@ -341,8 +343,8 @@ class AnnotationPlanner(BaseEstimator):
 
     def _unknown(self, pool: Pool) -> BoolArray:
         """Return whether each instance's class is unknown, shape (n,)."""
-        new = len(pool.instances) - len(self._known)
-        return ~np.concatenate([self._known, np.zeros(new, dtype=bool)])
+        new = len(pool.instances) - len(self.is_known_)
+        return ~np.concatenate([self.is_known_, np.zeros(new, dtype=bool)])
 
     def _full(self, batch: Suggestion, n: int) -> Suggestion:
         if len(batch) < n:
@@ -400,8 +402,8 @@ class AnnotationPlanner(BaseEstimator):
         rows = np.flatnonzero(codes >= 0)
         if not len(rows):
             return None, None, None, 0
-        if self._known[rows].any():
-            known = self.table_.instances[rows[self._known[rows]][0]].item()
+        if self.is_known_[rows].any():
+            known = self.table_.instances[rows[self.is_known_[rows]][0]].item()
             raise AnnotationError(
                 f"audit holds instance {known!r}, whose class was given to fit as gold, so its "
                 "label is right in any case and measures nothing. Audit other instances, or fit "
@@ -410,7 +412,7 @@ class AnnotationPlanner(BaseEstimator):
             )
         values = np.array([*self.table_.classes.tolist(), None], dtype=object)
         level = accuracy_of_labels(
-            self.table_, self.labels_, self.posterior_, sample=values[codes], known=self._known
+            self.table_, self.labels_, self.posterior_, sample=values[codes], known=self.is_known_
         )
         if level is None or level.source != "sample":
             return None, None, None, len(rows)

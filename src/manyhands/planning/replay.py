@@ -250,7 +250,7 @@ def forecast(
         policies, Worlds(table, fitted._beliefs), sizes, n_runs, fits, folder, random_state
     )
     if level is None:
-        told = accuracy_of_labels(table, fitted.labels_, fitted.posterior_, known=fitted._known)
+        told = accuracy_of_labels(table, fitted.labels_, fitted.posterior_, known=fitted.is_known_)
         level = None if told is None else told.value
     promised = {name: _promised(each, sizes, level) for name, each in found.curves.items()}
     return replace(found, curves=promised)

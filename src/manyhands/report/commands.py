@@ -8,7 +8,8 @@ and FOLDER for the folder of the report. ``summary["files"]`` has the words of t
 - ``annotations``: files of the annotations
 - ``reading``: options that read them
 - ``known``: options that name known labels
-- ``options``: all other options of the command
+- ``gold``: the option that names gold labels, which may set rows aside
+- ``options``: all other options of the command, ``gold`` among them
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ STAND_INS = {
 }
 """Words of commands that stand for others, and for what."""
 
-_TAKE_STAND_INS = ("--annotations", "--out", "--tables")
+_TAKE_STAND_INS = ("--annotations", "--model", "--out", "--tables")
 """Options whose value may be one; that of any other is a name, whatever it looks like."""
 
 
@@ -68,7 +69,7 @@ def fill_command(command: str, files: Mapping[str, Any] | None) -> str:
 def _words_of(word: str, before: str, files: Mapping[str, Any]) -> list[str] | None:
     """Return what a word stands for; None if it stands for nothing, or that is not known."""
     if word == "FOLDER" and files.get("folder"):
-        return [files["folder"]]
+        return [files["folder"], *(files.get("gold", ()) if before == "--model" else ())]
     if word == "OPTIONS" and "options" in files:
         return [*files["options"]]
     if word == "ANNOTATIONS" and files.get("annotations"):

@@ -15,6 +15,7 @@ from manyhands.decision.labels import best_of, is_scale_of_grades
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.inference.base import BaseAggregator
+from manyhands.io.csv_files import DECIMALS
 from manyhands.planning import (
     AnnotationPlanner,
     Screening,
@@ -41,6 +42,12 @@ MOST = 2.0
 
 POINTS = 40
 """Points of the curve of gains."""
+
+ORDER_OF_BATCH = "The most informative come first; a later one may correct more labels by itself."
+"""Order of a batch beside its gains, in words."""
+
+WARM_UP = 1.5
+"""Annotations per instance before a plan chooses, unless a classifier's labels are planned with."""
 
 GOOD = 0.9
 """Share of right labels from which on annotations are called enough; with less, more would only
@@ -81,10 +88,15 @@ def basis_of(inputs: Inputs, known: dict[Any, Any] | None = None) -> Basis | Non
         codes = None
         if (inferred.codes != best_of(inferred.posterior, table)).any():
             codes = inferred.codes
-        own = inferred.kind == "aggregator" and isinstance(inputs.aggregator, BaseAggregator)
-        if own and np.array_equal(inputs.aggregator.classes_, table.classes):
-            return Basis(inferred.name, inputs.aggregator, codes)
-        return Basis(inferred.name, filled_rows(inferred.posterior), codes)
+        model = inputs.aggregator
+        if isinstance(model, BaseAggregator) and np.array_equal(model.classes_, table.classes):
+            # Labels that another rule decided are given, but the probabilities are the method's.
+            own = inferred.kind == "aggregator"
+            if own or np.array_equal(model.posterior_, inferred.posterior):
+                return Basis(type(model).__name__, model, codes)
+        # As labels.csv has them, or near ties would give those who read it another batch.
+        written = np.round(inferred.posterior, DECIMALS)
+        return Basis(inferred.name, filled_rows(written), codes)
     with silenced("manyhands"):  # The report has warnings of its own.
         try:
             model = DawidSkene().fit(table, gold=known or None)
@@ -95,7 +107,7 @@ def basis_of(inputs: Inputs, known: dict[Any, Any] | None = None) -> Basis | Non
 
 def find_basis(found: Findings) -> Basis | None:
     """What plans and reviews of a report rest on."""
-    return basis_of(found.inputs)
+    return basis_of(found.inputs, known_of(found.inputs))
 
 
 def find_screening(found: Findings) -> Screening | None:
@@ -143,21 +155,20 @@ def plan_of(
     known = known_of(inputs) if known is None else known
     if len(known) == table.n_instances:
         return None
-    warm_up = 1.5 if _is_inferred(inputs) else 0.0
-    planner = AnnotationPlanner(random_state=0, warm_up=warm_up, load=MOST)
+    planner = AnnotationPlanner(random_state=0, warm_up=warm_up_of(inputs), load=MOST)
     with silenced("manyhands"):
         planner.fit(table, gold=known or None, model=basis.model)
         advice, newcomer, pairs = advised(planner)
         batch = planner.suggest(next_size(table), pairs)
     # Where nothing decides who is right, what an annotation is worth rests on a made-up model.
-    has_gold = inputs.known is not None and bool(inputs.known.any())
-    judged = inputs.judged and (has_gold or are_decided(inputs.identified, inputs.annotated))
+    judged = is_judged(inputs)
     ahead = ahead and newcomer is None and judged
     is_new, told = newcomer is not None, told_of(level)
     plan = priced(advice, basis.name, newcomer=is_new, judged=judged, **told)
     gains = told_gains(plan, batch)
     return {
         **plan,
+        "of_annotations": basis.model is inputs.aggregator and is_of_annotations(basis.model),
         "curve": None if gains is None else _curve(batch),
         "rounds": _rounds(basis.model, table, known or None, inputs.drawn) if ahead else None,
         "next": _next_rows(batch, newcomer, gains, most),
@@ -287,6 +298,23 @@ def enough(plan: Mapping[str, Any] | None) -> str:
     return f"More annotations help: {told} Compare with their price."
 
 
+def is_of_annotations(model: Any) -> bool:
+    """Whether ``manyhands next`` fits the same model to the annotations and known labels alone."""
+    return is_refitted(model) and model.get_params() == DawidSkene().get_params()
+
+
+def next_command(plan: Mapping[str, Any], n: int) -> str:
+    """Command that plans the same batch: from the labels of the folder, unless it infers them."""
+    labels = "" if plan["of_annotations"] else " --model FOLDER"
+    return f"manyhands next ANNOTATIONS{labels} -n {n} --out batch.csv"
+
+
+def is_judged(inputs: Inputs) -> bool:
+    """Whether anything tells how good the annotators are, and decides most labels."""
+    has_known = inputs.known is not None and bool(inputs.known.any())
+    return inputs.judged and (has_known or are_decided(inputs.identified, inputs.annotated))
+
+
 def is_refitted(model: Any) -> bool:
     """Whether a forecast can fit the model of a plan again: Dawid and Skene's, without history."""
     return isinstance(model, DawidSkene) and getattr(model, "_history", None) is None
@@ -302,9 +330,10 @@ def known_of(inputs: Inputs) -> dict[Any, Any]:
     return dict(zip(inputs.table.instances[known].tolist(), values, strict=True))
 
 
-def _is_inferred(inputs: Inputs) -> bool:
-    """Whether labels rest on annotations alone: with one each, all of them look sure."""
-    return inputs.inferred is None or inputs.inferred.kind != "classifier"
+def warm_up_of(inputs: Inputs) -> float:
+    """Warm-up of a plan: labels that rest on one annotation each all look sure."""
+    is_classifier = inputs.inferred is not None and inputs.inferred.kind == "classifier"
+    return 0.0 if is_classifier else WARM_UP
 
 
 def _newcomer(annotators: Any) -> Any:
@@ -431,14 +460,14 @@ def _actions(found: Findings) -> Iterator[Action]:
         ActionCode.BUY,
         "plan-next" if rows else "plan",
         "Ask these annotators about these items next" if rows else "Buy more annotations",
-        "Their answers are expected to correct the most labels."
+        f"These answers are expected to tell most about the labels in doubt. {ORDER_OF_BATCH}"
         if rows and not plan["n_warm_up"]
         else "Second answers to the same items show who can be trusted."
         if rows
         else enough(plan),
         _worth(plan, n_instances),
         rows,
-        command=f"manyhands next ANNOTATIONS -n {plan['n']} --out batch.csv",
+        command=next_command(plan, plan["n"]),
     )
 
 
@@ -471,6 +500,11 @@ PLAN = Section(
     plan_section,
     actions=_actions,
     instances=_instances,
-    words={"gain_words": gain_words, "limit": limit, "price_in_words": price_in_words},
+    words={
+        "gain_words": gain_words,
+        "limit": limit,
+        "price_in_words": price_in_words,
+        "order": ORDER_OF_BATCH,
+    },
     answer=answer_more,
 )

@@ -18,7 +18,9 @@ from manyhands.cli.inputs import (
     one_or_all,
     read_columns,
     read_gold_of_fit,
+    read_gold_option,
     read_known,
+    read_known_option,
     read_planned,
 )
 from manyhands.cli.label_sets import review_sets
@@ -109,11 +111,11 @@ AskWhom = Annotated[
     ),
 ]
 WarmUp = Annotated[
-    float,
+    Optional[float],  # noqa: UP045
     typer.Option(
         min=0.0,
         help="Up to this many annotations per item, annotators are drawn at random. After that, "
-        "they are chosen.",
+        "they are chosen. Default: 1.5, or 0 if a classifier helps.",
     ),
 ]
 Explore = Annotated[
@@ -127,6 +129,16 @@ Load = Annotated[
     ),
 ]
 OptionalPath = Optional[Path]  # noqa: UP045
+PlannedWith = Annotated[
+    OptionalPath,
+    typer.Option(
+        "--model",
+        parser=some_path,
+        metavar="DIR",
+        help="Plan with the labels in this folder, which 'manyhands fit' or 'manyhands aggregate' "
+        "wrote, as its report does. Default: labels of Dawid and Skene's method.",
+    ),
+]
 Cost = Annotated[
     OptionalPath,
     _file(
@@ -365,7 +377,7 @@ def next_(
     n: Size = None,
     criterion: ByCriterion = PairCriterion.information,
     who: AskWhom = Who.choose,
-    warm_up: WarmUp = 1.5,
+    warm_up: WarmUp = None,
     explore: Explore = False,
     load: Load = 2.0,
     cost: Cost = None,
@@ -374,6 +386,7 @@ def next_(
     gold: Truth = None,
     audit: Audit = None,
     min_gain: MinGain = 0.02,
+    model: PlannedWith = None,
     inputs: Joining,
     out: OutFile = None,
     to: To = TABLE,
@@ -387,23 +400,28 @@ def next_(
 
     Example: manyhands next annotations.csv -n 200 --out batch.csv
     Example: manyhands next project-1.json --pairs open.csv --out batch.json --to label-studio
+    Example: manyhands next annotations.csv --model model --out batch.csv
     """
     from dataclasses import asdict
 
     from manyhands import AnnotationPlanner
+    from manyhands.explore.inputs import figures_in
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.metrics import accuracy_on_new_items
     from manyhands.planning.pool import read_pool
     from manyhands.report.headline import told_of_new_items
     from manyhands.report.planning import (
+        WARM_UP,
         enough,
         gain_words,
+        is_judged,
         limit,
         next_size,
         pairs_of_newcomer,
         priced,
         told_gains,
         told_of,
+        warm_up_of,
     )
 
     refuse_overwriting([out], [*tables, cost, pairs, *(known or ()), gold, audit, *inputs.files])
@@ -411,10 +429,27 @@ def next_(
     _check_tasks(to, out)
     if reading.annotators in list(Who):  # What --who was called before wide tables were read.
         who, reading = Who(reading.annotators), replace(reading, annotators=None)
+    if model is not None and inputs:
+        raise AnnotationError(
+            "--model has labels that are inferred already, and --features, --texts or --images "
+            "infer them anew; give one of them"
+        )
     read, options = _read("next", tables, reading, inputs, seed)
-    known_labels = read_gold_of_fit(known, read.table, options)
+    found = None
+    if model is None:
+        known_labels = read_gold_of_fit(known, read.table, options)
+    else:
+        given, own = read_known_option(known, options), read_gold_option(gold, options)
+        table, found = figures_in(model, read.table, given, own)
+        if found.basis is None:
+            raise AnnotationError(f"{model} holds labels of one class, so there is nothing to ask")
+        read, known_labels = read._replace(table=table), {"model": found.basis.model}
+        if found.gold:
+            known_labels["gold"] = [found.gold.get(each) for each in table.instances.tolist()]
     checked = read_known(audit, read.table, options, "--audit")
     _refuse_both(read.table, known_labels, checked)
+    if warm_up is None:
+        warm_up = WARM_UP if found is None else warm_up_of(found.inputs)
     planner = AnnotationPlanner(
         criterion=criterion.value,
         annotators=who.value,
@@ -427,7 +462,7 @@ def next_(
     may = None
     if pairs is not None:
         may = list(zip(*read_columns(pairs, "task", "worker", options=options), strict=True))
-    is_known = planner.aggregator_.is_known_
+    is_known = planner.is_known_
     asks_newcomer = may is None and not read_pool(None, read.table).open_instances[~is_known].any()
     if asks_newcomer and not is_known.all():  # Everybody has annotated everything.
         may = pairs_of_newcomer(read.table)[1]
@@ -439,13 +474,17 @@ def next_(
         batch = planner.suggest(n, may)
     stopping = planner.stopping(min_gain, checked, n=n, pairs=may)
     truth = read_known(gold, read.table, options, "--gold")
-    told = _told(planner, gold=truth, audit=checked)
+    told = _told(planner, found, gold=truth, audit=checked)
     new_items = None
     if read.proba is not None:
         level = accuracy_on_new_items(read.table, read.proba)
         new_items = None if level is None else level.to_dict()
-    source = type(planner.aggregator_).__name__ + ("" if read.proba is None else " and the stack")
-    judged = annotators_are_judged(read.table, is_known) and _are_decided(planner)
+    if found is not None and found.basis is not None:
+        source, judged = found.basis.name, is_judged(found.inputs)
+    else:
+        source = type(planner.aggregator_).__name__
+        source += "" if read.proba is None else " and the stack"
+        judged = annotators_are_judged(read.table, is_known) and _are_decided(planner)
     known_level = told_of(told.to_dict()["level"])
     plan = priced(
         stopping, source, newcomer=asks_newcomer, min_gain=min_gain, judged=judged, **known_level
@@ -524,8 +563,11 @@ def _refuse_both(table: Any, known: dict[str, Any], checked: Any) -> None:
             )
 
 
-def _told(planner: Any, **measured: Any) -> Any:
-    """Tell how good the labels of a fitted planner are; what measures are class values, or None."""
+def _told(planner: Any, found: Any = None, **measured: Any) -> Any:
+    """Tell how good the labels of a fitted planner are; what measures are class values, or None.
+
+    ``found`` has the figures of the folder that it plans with, if it does.
+    """
     import numpy as np
 
     from manyhands.report.headline import tell_labels
@@ -536,8 +578,13 @@ def _told(planner: Any, **measured: Any) -> Any:
     def coded(values: Any) -> Any:
         return None if values is None else np.array([codes.get(each, -1) for each in values])
 
-    labels, posterior = coded(planner.labels_.tolist()), planner.posterior_
     given = {name: coded(values) for name, values in measured.items()}
+    if found is not None:
+        if given["audit"] is None:
+            return found.told
+        given |= {"fitted": found.aggregator, "identified": found.aggregator.identified_}
+        return tell_labels(table, None, found.codes, found.posterior, **given)
+    labels, posterior = coded(planner.labels_.tolist()), planner.posterior_
     return tell_labels(table, planner.aggregator_, labels, posterior, **given)
 
 
