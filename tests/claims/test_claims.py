@@ -640,6 +640,14 @@ def test_of_pairs_of_annotators_of_real_tables_nothing_is_claimed(claims, data_h
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["stack", "DASC", "select()"])
-def test_what_is_said_of_trained_classifiers_on_real_sets(claims, data_home, method):
-    compare(claims, f"train, {method}", ("music", "reports", "colposcopy"))
+@pytest.mark.parametrize(
+    ("method", "tables"),
+    [
+        ("stack", ("music", "reports", "colposcopy")),
+        # Music takes eight times as long as both, and its record allows for more: up to 20 points.
+        ("DASC", ("reports", "colposcopy")),
+        ("select()", ("reports", "colposcopy")),
+    ],
+)
+def test_what_is_said_of_trained_classifiers_on_real_sets(claims, data_home, method, tables):
+    compare(claims, f"train, {method}", tables)
