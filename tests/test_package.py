@@ -113,7 +113,8 @@ def demo():
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
 @pytest.mark.filterwarnings("ignore:the best candidate never predicts")  # After two epochs.
-def test_python_in_the_docs_runs(page, demo, monkeypatch):
+def test_python_in_the_docs_runs(page, demo, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # README saves a model.
     monkeypatch.setattr(pilots, "PILOT_STEPS", 4)
     monkeypatch.setattr(pilots, "LEAST_EPOCHS", 4)
     monkeypatch.setattr(pilots, "PLAIN_STEPS", 20)
