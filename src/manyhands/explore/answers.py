@@ -223,7 +223,7 @@ class Answers(ABC, Generic[A]):
 
     @abstractmethod
     def fits(self, value: Any) -> bool:
-        """Whether a value of the file can be an answer here."""
+        """Return whether a value of the file can be an answer here."""
 
     @abstractmethod
     def take(self, row: int, decided: Correction | None) -> None:

@@ -166,7 +166,7 @@ class ClassAnswers(Answers[int]):
         return matched(records, self.table.instances.tolist(), [*self._code_of])
 
     def fits(self, value: Any) -> bool:
-        """Whether a value is a class here."""
+        """Return whether a value is a class here."""
         return not isinstance(value, list) and value in self._code_of
 
     def take(self, row: int, decided: Correction | None) -> None:

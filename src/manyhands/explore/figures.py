@@ -99,7 +99,7 @@ class Figures:
     certainty: Certainty
 
     def severities(self) -> dict[int, str]:
-        """What annotators of grades surely give too much or too little, by their positions.
+        """Find the annotators of grades who surely rate too high or too low, by their positions.
 
         It is told in what the scale counts, such as stars, also where grades are halves of them.
         """
@@ -210,7 +210,7 @@ class Model:
         return lambda: kind(**given)
 
     def aggregate(self, known: IntArray, drawn: BoolArray | None = None) -> BaseAggregator:
-        """What annotations and known classes (-1 unknown) say without a classifier.
+        """Return what annotations and known classes (-1 unknown) say without a classifier.
 
         ``drawn`` marks the classes that were drawn at random, if anything is known of it.
         """
@@ -224,7 +224,7 @@ class Model:
         return self._make().fit(self._table, gold=self._values[known], **more)
 
     def _is_as_before(self, known: IntArray, drawn: BoolArray | None) -> bool:
-        """Whether known classes, and what was drawn at random, are those of the folder."""
+        """Return whether known classes, and what was drawn at random, are those of the folder."""
         if not np.array_equal(known, self._known) or (drawn is None) != (self._drawn is None):
             return False
         rows = known >= 0
@@ -253,7 +253,7 @@ class Model:
         known: IntArray,
         drawn: BoolArray | None,
     ) -> Told:
-        """How many labels are right: as the folder's report says while that is of these labels.
+        """Return how many labels are right: by the folder's report if it is about these labels.
 
         What gold measured there remains true of the labels that nobody corrects. So does what a
         random sample told of a classifier, until a larger one was reviewed since: what was said of
@@ -299,7 +299,7 @@ class Model:
 
 
 def is_same(one: AnnotationTable, other: AnnotationTable) -> bool:
-    """Whether two tables hold the same annotations in the same order."""
+    """Return whether two tables hold the same annotations in the same order."""
     names = ("instances", "annotators", "classes", "instance", "annotator", "label")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 

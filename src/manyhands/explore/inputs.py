@@ -348,7 +348,7 @@ def described_in(folder: Path, what: str = "the explorer") -> dict[str, Any]:
 
 
 def _grades_in(described: Mapping[str, Any]) -> dict[str, Any]:
-    """How a folder's annotations are read as the grades that they were; empty if they were none."""
+    """Return how to read a folder's annotations as the grades that they were; empty if none."""
     data, classes = described.get("data") or {}, described.get("classes") or {}
     names = [row["name"] for row in classes.get("rows", ())]
     is_ordinal = (data.get("agreement") or {}).get("scale") == "ordinal"

@@ -148,7 +148,7 @@ class SetAnswers(Answers[Codes]):
         return matched(records, self.table.instances.tolist(), [])
 
     def fits(self, value: Any) -> bool:
-        """Whether a value is a list of options here."""
+        """Return whether a value is a list of options here."""
         return isinstance(value, list) and all(name in self._code_of for name in value)
 
     def take(self, row: int, decided: Correction | None) -> None:

@@ -49,7 +49,7 @@ def _order(step: Action) -> tuple[float, int]:
 
 
 def first_screen(s: Mapping[str, Any]) -> First:
-    """What stands on the first screen of a report on labels that are classes."""
+    """Return the first screen of a report on labels that are classes."""
     if not s["actions"]:
         return First("")
     fact, why = headline_and_reason(s)

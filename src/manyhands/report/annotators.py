@@ -192,7 +192,7 @@ def _add_grades(
 
 
 def _is_severe(severity: Mapping[str, Any] | None) -> bool:
-    """Whether somebody surely gives so much too much, or too little, that examples are worth it.
+    """Return whether somebody surely rates so far too high or too low that examples help.
 
     Severities are relative to each other: of a few annotators of whom one differs, all may surely
     differ from the mean of all by a little.
@@ -376,7 +376,7 @@ def order_of(profiles: list[Profile]) -> IntArray:
 
 
 def harm_of(profiles: Sequence[Mapping[str, Any]]) -> FloatArray:
-    """How many more annotations of each annotator are wrong than a typical annotator's would be.
+    """Return how many more of each annotator's annotations are wrong than a typical one's.
 
     It goes by gold where there is enough of it, and by what is expected elsewhere; 0 where neither
     tells.
@@ -395,7 +395,7 @@ def harm_of(profiles: Sequence[Mapping[str, Any]]) -> FloatArray:
 
 
 def _share_right(row: Mapping[str, Any]) -> float:
-    """How often an annotator is right, by gold or else as expected; NaN if nothing tells."""
+    """Return how often an annotator is right, by gold or as expected; NaN if unknown."""
     share = row["gold"]["accuracy"] if _has_gold(row) else row["accuracy"]
     return np.nan if share is None or not row["n_annotations"] else float(share)
 
@@ -508,7 +508,7 @@ def _rest(rest: list[Profile]) -> dict[str, Any] | None:
 
 
 def _common_proportion(inputs: Inputs) -> FloatArray | None:
-    """How much each annotator follows the common confusion, if a classifier learnt it."""
+    """Return how much each annotator follows the common confusion, if a classifier learnt it."""
     values = getattr(inputs.classifier, "common_proportion_", None)
     if values is None:
         return None
@@ -666,12 +666,12 @@ def _people_beside_models(found: Findings, flagged: Rows) -> str:
 
 
 def _wrong_annotations(rows: Sequence[Mapping[str, Any]]) -> float:
-    """How many annotations of these annotators are wrong, as the labels have it."""
+    """Return how many annotations of these annotators are wrong, as the labels have it."""
     return sum(_n_wrong(row) or 0.0 for row in rows)
 
 
 def _n_wrong(row: Mapping[str, Any]) -> float | None:
-    """How many annotations of an annotator are wrong, as the labels have it; None if unknown."""
+    """Return how many annotations of an annotator are wrong by the labels; None if unknown."""
     if row["accuracy"] is None:
         return None
     return float(row["n_annotations"] * (1 - row["accuracy"]))
@@ -717,7 +717,7 @@ def completed(table: Mapping[str, list[Any]], own: Mapping[str, Any]) -> dict[st
 
 
 def count_hurried(own: Mapping[str, Any]) -> int:
-    """How many of the annotators shown are too fast."""
+    """Return how many of the annotators shown are too fast."""
     return sum(bool((row.get("times") or {}).get("too_fast")) for row in own["rows"])
 
 

@@ -254,7 +254,7 @@ def matrices_section(
 def spammer_scores(
     inputs: Inputs, inferred: Inferred, shown: IntArray
 ) -> list[float | None] | None:
-    """How much each annotator's answer depends on the true class, if a model has matrices."""
+    """Return how much each annotator's answers depend on the class, if a model has matrices."""
     _, learnt = _learnt(inputs, inferred, shown)
     if learnt is None or inputs.table.n_classes < 2:
         return None

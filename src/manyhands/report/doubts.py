@@ -29,14 +29,14 @@ SHARED: dict[str, type[Warning]] = {
 
 
 def find_doubts(found: Findings) -> list[tuple[str, str]]:
-    """What the fits of a report's models warn of, or would: codes and texts."""
+    """Return what the fits of a report's models warn of, or would: codes and texts."""
     inputs = found.inputs
     doubts = [*_about_identification(inputs), *_about_shared_mistakes(inputs)]
     return [*doubts, *_about_chosen_gold(inputs), *_about_classifier(inputs)]
 
 
 def is_open_who_shares(found: Findings) -> bool:
-    """Whether it is open who shares mistakes, so that nobody can be judged for sure."""
+    """Return whether it is open who shares mistakes, so that nobody can be judged for sure."""
     return any(code in SHARED for code, _ in found.once(find_doubts))
 
 
@@ -45,7 +45,7 @@ def _sentence(text: str) -> str:
 
 
 def _about_identification(inputs: Inputs) -> Warnings:
-    """What `fit` says where the annotations do not decide the labels."""
+    """Yield what `fit` says where the annotations do not decide the labels."""
     fitted, inferred = inputs.aggregator, inputs.inferred
     if getattr(fitted, "corrected_", False):
         return  # Gold decides.
@@ -63,7 +63,7 @@ def _about_identification(inputs: Inputs) -> Warnings:
 
 
 def _about_chosen_gold(inputs: Inputs) -> Warnings:
-    """What `fit` says of known labels: that they were chosen, or contradict the model."""
+    """Yield what `fit` says of known labels: that they were chosen, or contradict the model."""
     for fitted in (inputs.aggregator, inputs.classifier):
         told = getattr(fitted, "gold_note_", None)
         if told is not None:
@@ -91,7 +91,7 @@ def identification(table: Any, posterior: Any = None, known: Any = None) -> Warn
 
 
 def _about_shared_mistakes(inputs: Inputs) -> Warnings:
-    """What `fit` says of shared mistakes, whichever method made the labels: plans rest on one.
+    """Yield what `fit` says of shared mistakes, whatever the method: plans need that fit.
 
     It counts the gold of the report. Where that silences it, it counts the gold of the fit alone.
     """
@@ -124,6 +124,6 @@ def shared_mistakes(table: Any, n_gold: int = 0) -> Warnings:
 
 
 def _about_classifier(inputs: Inputs) -> Warnings:
-    """What the classifier itself warned of in its fit."""
+    """Yield what the classifier itself warned of in its fit."""
     for code, text in getattr(inputs.classifier, "doubts_", {}).items():
         yield code, _sentence(with_groups_option(text))

@@ -90,7 +90,7 @@ def _row(
 def _grades(
     table: AnnotationTable, y: IntArray, predicted: IntArray, proba: FloatArray | None
 ) -> dict[str, float | None]:
-    """How far labels are off, where the classes are grades in their order."""
+    """Return how far labels are off in grades, if the classes are grades."""
     if not is_scale_of_grades(table):
         return {}
     return dict(score_grades(y, predicted, proba)._asdict())

@@ -86,7 +86,7 @@ def tell_labels(
 
 
 def told_in(summary: Summary, n_known: int | None = None) -> Told | None:
-    """What a summary tells of its labels, if anything; of other known labels if ``n_known``."""
+    """Return the claim of a summary about its labels; about other known ones if ``n_known``."""
     found = summary.get("levels")
     if not found:
         return None
@@ -97,7 +97,7 @@ def told_in(summary: Summary, n_known: int | None = None) -> Told | None:
 
 
 def is_calibrated(summary: Summary) -> bool:
-    """Whether the model of a summary knows how often it is right."""
+    """Return whether the model of a summary knows how often it is right."""
     return bool((summary.get("levels") or {}).get("is_calibrated"))
 
 
@@ -108,7 +108,7 @@ def _facts(
     identified: BoolArray | None,
     alike: BoolArray,
 ) -> dict[str, Any]:
-    """What the headline says of a table's labels, or why it says nothing."""
+    """Return what the headline says of a table's labels, or why it says nothing."""
     annotated = table.annotations_per_instance() > 0
     decided = identified is None or are_decided(identified, annotated)
     apart = in_one_family(table, alike) if alike.any() else table
@@ -129,7 +129,7 @@ def _facts(
 
 
 def are_decided(identified: BoolArray, annotated: BoolArray) -> bool:
-    """Whether the annotations decide most labels; both are masks of shape (n,)."""
+    """Return whether the annotations decide most labels; both are masks of shape (n,)."""
     return not annotated.any() or bool(np.mean(identified[annotated]) > 0.5)
 
 

@@ -396,7 +396,7 @@ def majority_of(table: AnnotationTable) -> Inferred:
 
 
 def _was_fitted_on(classifier: Any, table: AnnotationTable) -> bool:
-    """Whether the instances of the table are those that a classifier was fitted on."""
+    """Return whether the instances of the table are those that a classifier was fitted on."""
     theirs = getattr(classifier, "training_instances_", None)
     if theirs is None or len(classifier.posterior_) != table.n_instances:
         return False

@@ -217,7 +217,7 @@ def _shares(table: AnnotationTable, who: Any) -> tuple[csr_matrix, IntArray]:
 
 
 def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
-    """What a person reads of a comparison, line by line."""
+    """Return the lines that a person reads about a comparison."""
     kappa = found["kappa"]
     people = found["people"]
     who = ", ".join(people[:8]) + (f" and {len(people) - 8} more" if len(people) > 8 else "")
@@ -240,7 +240,7 @@ def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def compared_line(compared: Mapping[str, Any]) -> str:
-    """How labels were compared, and what compares them otherwise."""
+    """Return how labels were compared, and what compares them otherwise."""
     if compared["order"] is None:
         return (
             "Labels are compared as names: equal or not. If they are grades, --ordered compares "
@@ -270,7 +270,7 @@ def _number(value: float | None) -> str:
 
 
 def open_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """What would decide the open cases."""
+    """Return what would decide the open cases."""
     limit = 1 - found["margin"]
     for judge in found["judges"]:
         if judge["verdict"] != OPEN:
@@ -337,7 +337,7 @@ def difference_of(use: Mapping[str, Any]) -> str:
 
 
 def share_lines(shares: Mapping[str, Any]) -> Iterator[str]:
-    """How often each label is right among all items."""
+    """Return how often each label is right among all items."""
     given = "drawn at random" if shares["random"] else "if these were drawn at random"
     yield ""
     yield (

@@ -99,7 +99,7 @@ class SetFindings(Once):
 
 
 def data_section(found: SetFindings) -> Content:
-    """How many answers there are, what they tick, and how the sets were decided."""
+    """Describe the answers: their number, what they tick, and how the sets were decided."""
     table, model = found.table, found.model
     n, per_answer = table.annotations_per_instance(), table.ticks_per_answer()
     shared = getattr(model, "shared_", None)
@@ -208,7 +208,7 @@ def gold_section(found: SetFindings) -> Content | None:
 
 
 def annotators_section(found: SetFindings) -> Content:
-    """How much each annotator overlooks and ticks in vain, those to look at first."""
+    """Describe how much each annotator overlooks and ticks in vain, those to look at first."""
     table, model = found.table, found.model
     n = table.annotations_per_annotator()
     ticks = np.bincount(table.annotator, table.ticks_per_answer(), table.n_annotators)
@@ -354,7 +354,7 @@ def _item(found: SetFindings, i: int) -> Content:
 
 
 def _ticks_by_item(found: SetFindings) -> IntArray:
-    """How many answers tick each option, shape (n_instances, n_options)."""
+    """Return how many answers tick each option, shape (n_instances, n_options)."""
     from scipy.sparse import csr_array
 
     table = found.table
@@ -407,7 +407,7 @@ def _joined(names: list[str]) -> str:
 
 
 def _is_judged(found: SetFindings) -> bool:
-    """Whether anything shows how good the annotators are."""
+    """Return whether anything shows how good the annotators are."""
     known = np.asarray(found.found.known.all(axis=1))
     return expectation_error(found.table.answers, known) is not None
 
@@ -425,7 +425,7 @@ def _number(value: Any) -> Any:
 
 
 def actions_section(found: SetFindings) -> list[Content]:
-    """What to do next: at most four steps, by the wrong options that each may avoid."""
+    """Return what to do next: at most four steps, by the wrong options that each may avoid."""
     steps = list(_actions(found))
     codes = [*ActionCode]
     steps.sort(key=lambda step: (-step.avoided, codes.index(ActionCode(step.code))))
@@ -649,7 +649,7 @@ def told_of_decision(rule: str, threshold: float | None, decided: SetDecision) -
 
 
 def first_screen(s: Mapping[str, Any]) -> First:
-    """What stands on the first screen of a report on sets of labels."""
+    """Return the first screen of a report on sets of labels."""
     given = s["set_levels"]["given"]
     figure = (
         figure_of(given) if given or "not known" not in s["set_levels"]["headline"] else UNKNOWN

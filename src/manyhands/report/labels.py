@@ -127,7 +127,7 @@ def _uncertain(inputs: Inputs, inferred: Inferred, rows: IntArray) -> dict[str, 
 
 
 def _against_majority(inputs: Inputs, inferred: Inferred) -> IntArray:
-    """How many more votes the most chosen class has than the inferred one, (n_instances,)."""
+    """Count the votes by which the most chosen class leads the inferred one, (n_instances,)."""
     instance, label, count = inputs.votes
     mine = label == inferred.codes[instance]
     own = np.zeros(inputs.table.n_instances, dtype=np.int64)

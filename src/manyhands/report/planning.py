@@ -106,12 +106,12 @@ def basis_of(inputs: Inputs, known: dict[Any, Any] | None = None) -> Basis | Non
 
 
 def find_basis(found: Findings) -> Basis | None:
-    """What plans and reviews of a report rest on."""
+    """Find the labels and probabilities on which plans and reviews of a report are based."""
     return basis_of(found.inputs, known_of(found.inputs))
 
 
 def find_screening(found: Findings) -> Screening | None:
-    """Who needs a look; None where nothing can be planned."""
+    """Find the annotators who need a look; None if nothing can be planned."""
     basis = found.once(find_basis)
     return None if basis is None else screening_of(found.inputs, basis)
 
@@ -182,7 +182,7 @@ def next_size(table: AnnotationTable) -> int:
 
 
 def advised(planner: AnnotationPlanner) -> tuple[Stopping, Any, Any]:
-    """Whether to buy more: of the crowd, or of a newcomer where everybody has annotated everything.
+    """Return whether to buy more: from the crowd, or from a newcomer if nobody has work left.
 
     Returns
     -------
@@ -215,7 +215,7 @@ def priced(
     right: float | None = None,
     measured: bool = False,
 ) -> dict[str, Any]:
-    """What the next annotations are worth, as `enough` tells it; ``source`` is the basis.
+    """Return what the next annotations are worth, for `enough`; ``source`` is the basis.
 
     ``judged`` says whether anything tells how good the annotators are, and ``right`` how many of
     the labels are right, which may be ``measured`` on gold. Where nobody can be judged yet, what
@@ -239,7 +239,7 @@ def priced(
 
 
 def gain_words(plan: Mapping[str, Any]) -> GainWords:
-    """How the gains of a plan are called."""
+    """Return the words for the gains of a plan."""
     return GAINS[plan.get("unit", "label")]
 
 
@@ -249,7 +249,7 @@ def limit(plan: Mapping[str, Any]) -> str:
 
 
 def told_of(level: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What `priced` is told of a level: how many labels are right, and whether gold measured it."""
+    """Return what `priced` needs of a level: how many labels are right, and whether measured."""
     if level is None:
         return {"right": None, "measured": False}
     return {"right": level["value"], "measured": level["source"] == "gold"}
@@ -299,7 +299,7 @@ def enough(plan: Mapping[str, Any] | None) -> str:
 
 
 def is_of_annotations(model: Any) -> bool:
-    """Whether ``manyhands next`` fits the same model to the annotations and known labels alone."""
+    """Return whether ``manyhands next`` fits the same model to annotations and known labels."""
     return is_refitted(model) and model.get_params() == DawidSkene().get_params()
 
 
@@ -310,13 +310,13 @@ def next_command(plan: Mapping[str, Any], n: int) -> str:
 
 
 def is_judged(inputs: Inputs) -> bool:
-    """Whether anything tells how good the annotators are, and decides most labels."""
+    """Return whether annotators can be judged and most labels are decided."""
     has_known = inputs.known is not None and bool(inputs.known.any())
     return inputs.judged and (has_known or are_decided(inputs.identified, inputs.annotated))
 
 
 def is_refitted(model: Any) -> bool:
-    """Whether a forecast can fit the model of a plan again: Dawid and Skene's, without history."""
+    """Return whether a forecast can fit a plan's model again: `DawidSkene` without history."""
     return isinstance(model, DawidSkene) and getattr(model, "_history", None) is None
 
 
@@ -416,7 +416,7 @@ def _next_rows(
 def _per_annotator(
     batch: Suggestion, newcomer: Any, gains: list[float] | None
 ) -> list[dict[str, Any]]:
-    """How many of the batch each annotator gets, the most first."""
+    """Return how many of the batch each annotator gets, the most first."""
     if newcomer is not None:
         return []
     names, place = np.unique(batch.annotators, return_inverse=True)
@@ -477,7 +477,7 @@ def _worth(plan: Mapping[str, Any], n_instances: int) -> float:
 
 
 def _is_unjudged(plan: Mapping[str, Any]) -> bool:
-    """Whether nothing tells how good the annotators are, other than too few annotations."""
+    """Return whether nothing shows how good annotators are, apart from too few annotations."""
     return not plan.get("judged", True) and not plan["n_warm_up"]
 
 

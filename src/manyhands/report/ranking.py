@@ -264,7 +264,7 @@ def _of_judges(model: BradleyTerry, annotators: Mapping[str, list[Any]]) -> list
 
 
 def first_screen(s: Mapping[str, Any]) -> First:
-    """What stands on the first screen of the report of a ranking."""
+    """Return the first screen of the report of a ranking."""
     lines = [visible(line) for line in s["facts"]]
     advice = [f"{text[:1].upper()}{text[1:].removesuffix('.')}." for text in s["advice"]]
     return First(

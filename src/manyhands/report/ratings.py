@@ -56,7 +56,7 @@ class RatingFindings(Once):
 
 
 def means_section(found: RatingFindings) -> Content:
-    """How many ratings there are, how sure the means are, and what makes ratings differ."""
+    """Describe the ratings: their number, how sure the means are, and why ratings differ."""
     model, table = found.model, found.table
     rated = (table.annotations_per_instance() > 0) & ~model.is_known_
     width = WIDTH * model.value_se_[rated]
@@ -91,13 +91,13 @@ def agreement_section(found: RatingFindings) -> Content | None:
 
 
 def _doubt(found: RatingFindings) -> str | None:
-    """What is said where nothing shows that annotators agree; None with known values."""
+    """Return what is said where nothing shows that annotators agree; None with known values."""
     told = None if found.model.is_known_.any() else unidentified_numbers(found.table)
     return None if told is None else f"{told[0].upper()}{told[1:]}."
 
 
 def annotators_section(found: RatingFindings) -> Content:
-    """What annotators give too much or too little, those who do so for sure first."""
+    """Describe by how much annotators rate too high or too low, the certain cases first."""
     model = found.model
     low, high = (model.severity_ + side * WIDTH * model.severity_se_ for side in (-1, 1))
     n = found.table.annotations_per_annotator()
@@ -218,7 +218,7 @@ def _texts(values: FloatArray) -> list[str]:
 
 
 def actions_section(found: RatingFindings) -> list[Content]:
-    """What to do next: whom to talk to, and what to have rated again."""
+    """Return what to do next: whom to talk to, and what to have rated again."""
     return [each.to_dict() for each in _actions(found)]
 
 
@@ -277,7 +277,7 @@ def headline(summary: Mapping[str, Any]) -> str:
 
 
 def first_screen(s: Mapping[str, Any]) -> First:
-    """What stands on the first screen of a report on ratings."""
+    """Return the first screen of a report on ratings."""
     own, agreement = s["rating_means"], s.get("rating_agreement") or {}
     half, doubt = own["half_width"], agreement.get("doubt") or ""
     figure = None

@@ -46,7 +46,7 @@ def review_section(found: Findings) -> Content | None:
 
 
 def _certainty(inputs: Inputs, basis: Basis) -> Certainty:
-    """How sure labels are said to be, from the probabilities that plans rest on."""
+    """Return how sure labels are said to be, from the probabilities that plans rest on."""
     table, codes = inputs.table, basis.codes
     posterior = basis.model.posterior_ if hasattr(basis.model, "posterior_") else basis.model
     codes = best_of(posterior, table) if codes is None else codes
@@ -54,7 +54,7 @@ def _certainty(inputs: Inputs, basis: Basis) -> Certainty:
 
 
 def _until(scores: FloatArray, share: float) -> int:
-    """How many labels to check to meet this share of those expected to be wrong."""
+    """Return how many labels to check to meet this share of those expected to be wrong."""
     total = scores.sum()
     return int(np.searchsorted(scores.cumsum(), share * total) + 1) if total > 0 else 0
 

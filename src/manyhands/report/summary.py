@@ -230,7 +230,7 @@ def summarize_annotators(inputs: Inputs, *, joined: bool = True) -> dict[str, li
 
 
 def has_many_classes(table: Any) -> bool:
-    """Whether a table has so many classes that `overview` says all that can be said of it."""
+    """Return whether a table has so many classes that `overview` is all that can be shown."""
     return isinstance(table, AnnotationTable) and table.n_classes > HARMLESS_CLASSES
 
 
@@ -276,7 +276,7 @@ def _of_store(store: Sharded, others: tuple[Any, ...]) -> Summary:
 
 
 def _of_votes(table: AnnotationTable, others: tuple[Any, ...]) -> Summary:
-    """What can be said of votes of unknown annotators."""
+    """Return what can be said of votes of unknown annotators."""
     if any(other is not None for other in others):
         require_annotators(table, "a report")
     counts = _counts(read_inputs(table, *[None] * 6), None)

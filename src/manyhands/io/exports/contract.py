@@ -42,7 +42,7 @@ class Signature:
     lacks: tuple[str, ...] = ()
 
     def __call__(self, document: Document) -> bool:
-        """Whether the names of a document are these."""
+        """Return whether the names of a document are these."""
         names = document.header or document.first.keys()
         return (
             all(name in names for name in self.has)
