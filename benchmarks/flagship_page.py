@@ -468,13 +468,13 @@ def told(places: dict[str, Standing]) -> str:
     parts = {
         "ahead on": [n for n, each in places.items() if each.lead > 0 and not each.level],
         "level on": [n for n, each in places.items() if each.level],
-        "below, by no more than a point or two standard errors of the test part, on": [
+        "below, but by at most a point or two standard errors of the test part, on": [
             figures(n) for n, each in places.items() if each.short
         ],
         "**behind** on": behind,
     }
     words = "; ".join(f"{place} {listed(own)}" for place, own in parts.items() if own)
-    return words if behind else f"{words}; nowhere further behind"
+    return words if behind else f"{words}; further behind on none"
 
 
 def public(found: Found, names: list[str]) -> list[str]:
