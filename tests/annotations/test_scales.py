@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manyhands import AnnotationTable, DawidSkene, MajorityVote, compare_aggregators
+from manyhands import AnnotationTable, DawidSkene, MajorityVote, RatingMean, compare_aggregators
 from manyhands.agreement import krippendorff_alpha, summary
 from manyhands.annotations import scales
 from manyhands.annotations.scales import look_like_grades
@@ -178,6 +178,18 @@ def test_infinite_scores_are_refused(scale):
     values[2, 1] = np.nan
     with pytest.warns(UserWarning, match="1 of 27 rows have no label"):
         assert AnnotationTable.from_frame(frame_of(values), scale="interval").n_annotations == 26
+
+
+@pytest.mark.parametrize("large", [1e308, -1.7e308, 1.1e150])
+def test_scores_with_squares_beyond_all_floats_are_refused(large):
+    """A mean of them would be no number; the largest that are read give one."""
+    values = ratings(9) / 7
+    values[2, 1] = large
+    with pytest.raises(AnnotationError, match=r"numbers up to 1e\+150, .* another unit"):
+        AnnotationTable.from_frame(frame_of(values), scale="interval")
+    values[2, 1] = 1e150
+    table = AnnotationTable.from_frame(frame_of(values), scale="interval")
+    assert np.isfinite(RatingMean().fit(table).values_).all()
 
 
 @pytest.mark.parametrize("written", ["-inf", "NaN", "Infinity"])

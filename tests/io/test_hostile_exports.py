@@ -157,6 +157,29 @@ def test_deep_nesting_and_repeated_keys_are_refused(tmp_path, refused):
     refused(write(tmp_path / "c.json", '{\n"0": {"0": 1},\n"0": {"0": 2}\n}'), "'0' occurs twice")
 
 
+def test_a_number_of_thousands_of_digits_is_refused_in_words(tmp_path, refused):
+    for name in ("a.json", "b.jsonl"):
+        many = f'{{"task": 1, "worker": 2, "label": {"9" * 5000}}}'
+        content = f"[{many}]" if name == "a.json" else f"{many}\n"
+        refused(write(tmp_path / name, content), r"more than 4,000 digits\. Export it again$")
+
+
+def test_a_repeated_key_among_many_is_found_in_one_pass(tmp_path, refused):
+    class Key(str):
+        """Counts comparisons, of which a search for each key would need the square."""
+
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            Key.compared += 1
+            return str.__eq__(self, other)
+
+    with pytest.raises(ValueError, match="the key '999' occurs twice"):
+        parsing._distinct([*((Key(i), i) for i in range(1000)), (Key(999), 0)])
+    assert Key.compared < 3000
+
+
 @pytest.mark.parametrize("name", ["../evil.jsonl", "/etc/evil.jsonl", "a/../../b.jsonl", "..\\b"])
 def test_members_that_lead_out_of_an_archive_are_refused(tmp_path, refused, name):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:

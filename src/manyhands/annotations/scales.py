@@ -438,6 +438,10 @@ def check_scale(classes: AnyArray, order: str, scale: str) -> None:
         check_order(classes, order, f"scale={scale!r}")
 
 
+LARGEST: Final = 1e150
+"""Largest number on an interval scale."""
+
+
 def numbers_or_refuse(classes: AnyArray) -> FloatArray:
     """Return the numbers that all classes are, shape (C,).
 
@@ -464,6 +468,12 @@ def numbers_or_refuse(classes: AnyArray) -> FloatArray:
         raise AnnotationError(
             f"scale='interval' needs finite numbers, but one label is {odd!r}; correct it, or "
             "leave it out"
+        )
+    if numbers.size and np.abs(numbers).max() > LARGEST:
+        odd = classes.tolist()[int(np.abs(numbers).argmax())]
+        raise AnnotationError(
+            f"scale='interval' needs numbers up to {LARGEST:.0e}, as their squares are added, but "
+            f"one label is {odd!r}; correct it, or give the numbers in another unit"
         )
     return numbers
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -283,15 +284,19 @@ def loads(text: str) -> Any:
 
 def why(error: Exception) -> str:
     """Say why a text could not be read as JSON."""
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if "integer string conversion" in str(error):  # Python's own, which names its own remedy.
+        return "it holds a number of more than 4,000 digits"
+    return str(error)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse an object that holds a key twice, because JSON readers silently keep only one."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        counts = Counter(key for key, _ in pairs)  # In one pass, as there may be millions.
+        twice = next(key for key, n in counts.items() if n > 1)
         raise ValueError(f"the key {twice[:80]!r} occurs twice in one object")
     return found
 
