@@ -63,6 +63,11 @@ def naming(path: Path) -> Iterator[None]:
         raise AnnotationError(f"{path}: {error}") from error
     except (*damaged, zipfile.BadZipFile, csv.Error) as error:
         reason = str(error).strip().rstrip(".") or type(error).__name__
+        if "allow_pickle" in reason:  # numpy's own message says how to run the file's code.
+            raise AnnotationError(
+                f"{path} holds Python objects, which are never read, because that would run code "
+                "of the file; save an array of numbers or of texts instead"
+            ) from error
         raise AnnotationError(
             f"{path} cannot be read as {suffix_of(path) or 'a table'}: {reason}. The file is "
             "incomplete, or its content does not match its suffix; export it again"
