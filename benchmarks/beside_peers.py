@@ -345,6 +345,7 @@ def about(measure: Callable[..., Record]) -> Callable[..., Record]:
     return lambda **cell: (
         measure(**cell)
         | {"processor": processor(), "packages": packages(*OTHERS), "cores": os.cpu_count()}
+        | {"load_before": os.getloadavg()[0]}
     )
 
 
@@ -353,6 +354,12 @@ def told(values: Sequence[float], digits: int = 2) -> str:
     if len(values) < 2:
         return f"{values[0]:,.{digits}f}"
     return f"{statistics.mean(values):,.{digits}f} ± {statistics.stdev(values):.{digits}f}"
+
+
+def chips(records: list[Record]) -> str:
+    """Name the processors of records, each once."""
+    found = dict.fromkeys(r["processor"] for r in records)
+    return ", ".join(name.replace("(R)", "").removesuffix(" Processor") for name in found)
 
 
 def of_size(records: list[Record]) -> Record:
@@ -395,9 +402,11 @@ def of_labels(records: list[Record]) -> Record:
         "ours, bytes per annotation": seen("manyhands", "bytes", 0),
         "crowd-kit's": seen("crowd-kit", "bytes", 0),
         "same label": lambda cell: f"{statistics.mean(r['equal'] for r in cells[cell]):.1%}",
+        "processor": lambda cell: chips(cells[cell]),
     }
     first = ratios[LABELS[0]]
     return {
+        "ratio_texts": told(ratios[LABELS[2]], 1),
         "labels": listing(list(cells), columns),
         "ratio": told(first, 1),
         "times": TIMES,
@@ -447,6 +456,7 @@ def of_stack(records: list[Record]) -> Record:
         "load": "{load:.0f}",
         "MB at the peak": "{peak:,.0f}",
         "accuracy on new rows, %": lambda r: f"{100 * r['accuracy']:.1f}",
+        "processor": lambda r: chips([r]),
     }
     return {"stacks": listing([r for r in records if "cpu" in r], columns)}
 
@@ -458,7 +468,8 @@ def page(records: list[Record]) -> dict[str, Any]:
         if own := [r for r in where(records, part=name) if "failed" not in r]:
             found |= part.page(own)
     latest = next((r for r in reversed(records) if "packages" in r), {})
-    found |= {name: latest.get(name) for name in ("processor", "cores")}
+    found |= {"processors": chips([r for r in records if "processor" in r])}
+    found["cores"] = latest.get("cores")
     listed = latest.get("packages", {})
     return found | {"packages": ", ".join(f"{name} {version}" for name, version in listed.items())}
 
