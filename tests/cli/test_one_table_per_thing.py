@@ -174,7 +174,8 @@ def test_one_number_of_labels_is_accepted_everywhere():
     n = sum(row["action"] == "accept" for row in read("labels/labels.csv"))
     assert 20 < n < N
     assert re.search(rf"recommended: accept {n}\b", said)
-    assert RULE in said
+    own = "A label is accepted if it is known, or if it is at least 95 % certain and at least two"
+    assert f"{own} annotators gave it. " in said  # Nobody may share mistakes.
     found = json.loads(Path("labels/summary.json").read_text())["labels"]
     assert (found["actions"]["accept"], found["rule"]) == (n, RULE)
     page = Path("labels/report.html").read_text(encoding="utf-8")

@@ -72,6 +72,30 @@ def test_agreement_and_actions_by_hand():
     assert known.actions.tolist() == wanted
 
 
+def test_the_rule_names_only_what_applies():
+    rows = np.array([[0, 0, 0, 1], [1, 1, 1, 0], [0, 1, 0, 1]] * 4)
+    table = AnnotationTable.from_matrix(rows)
+    posterior = [[0.99, 0.01], [0.01, 0.99], [0.5, 0.5]] * 4
+    all_, none = np.ones(12, dtype=bool), np.zeros(12, dtype=bool)
+    first = np.arange(12) == 0
+
+    def rule(of=table, **judged):
+        return consensus(of, posterior, **judged).rule
+
+    plain = "it is at least 95 % certain and at least two annotators gave it"
+    assert rule(identified=all_) == f"A label is accepted if {plain}."
+    is_known = f"A label is accepted if it is known, or if {plain}."
+    assert rule(identified=all_, known=first) == is_known
+    trust = "Where the annotations do not show whom to trust, only known labels are accepted."
+    assert rule(identified=~first) == f"A label is accepted if {plain}. {trust}"
+    nobody = "The annotations do not show whom to trust, so only known labels are accepted."
+    assert rule(identified=none) == rule(probability=np.full(12, np.nan)) == nobody
+    family = table.with_groups({0: "models", 1: "models"})
+    units = f"A label is accepted if {plain} (those who may share mistakes count as one)."
+    assert rule(family, identified=all_) == units
+    assert rule(accept=0.9, identified=all_) == rule(identified=all_).replace("95", "90")
+
+
 def test_what_does_not_fit_the_table_is_refused():
     table = AnnotationTable.from_matrix(np.array([[0, 1], [1, 1]]))
     with pytest.raises(AnnotationError, match=r"posterior has shape \(2,\)"):

@@ -145,17 +145,16 @@ class _Notes(logging.Handler):
 
 
 def say_actions(result: dict[str, Any]) -> None:
-    """Print how many labels every action is recommended for."""
-    actions = {name: f"{name} {count:,}" for name, count in result.get("actions", {}).items()}
+    """Print how many labels every action is recommended for, and why; nothing without labels."""
+    counts = result.get("actions")
+    if not counts:
+        return
+    actions = {name: f"{name} {count:,}" for name, count in counts.items()}
     if n := result.get("n_known"):
         actions["accept"] += f" ({n:,} of them known)"
     say(f"recommended: {', '.join(actions.values())}")
-    if actions:
-        from manyhands.io.consensus_labels import RULE
-
-        say(RULE)
-    counts = result.get("actions", {})
-    if counts and not counts["accept"] and any(counts.values()):
+    say(result["rule"])
+    if not counts["accept"] and any(counts.values()):
         say(
             "No label is sure enough to be accepted yet. 'manyhands next' says whom to ask about "
             "which item, and 'manyhands review' lists the most doubtful labels. Give the labels "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from scipy.sparse import issparse
@@ -51,12 +51,41 @@ A method cannot doubt a single annotation that nobody contradicts, and with few 
 overconfident about which annotators are right.
 """
 
-RULE: Final = (
-    f"A label is accepted if it is known, or if it is at least {ACCEPT:.0%} certain and at least "
-    "two annotators gave it (those who may share mistakes count as one). Where the annotations do "
-    "not show whom to trust, only known labels are accepted."
-).replace("%", " %")
-"""Rule by which labels are accepted, in words, shown wherever their number is given."""
+
+def rule_in_words(
+    *, known: bool, alike: bool, trusted: Literal["all", "some", "none"], accept: float = ACCEPT
+) -> str:
+    """Say by which rule labels are accepted, leaving out what applies to none of them.
+
+    Parameters
+    ----------
+    known : bool
+        Whether some labels are known.
+    alike : bool
+        Whether some annotators may share mistakes.
+    trusted : {"all", "some", "none"}
+        For how many instances the annotations show whom to trust.
+    accept : float
+        See `consensus`.
+
+    Examples
+    --------
+    >>> rule_in_words(known=False, alike=False, trusted="all")
+    'A label is accepted if it is at least 95 % certain and at least two annotators gave it.'
+    """
+    if trusted == "none":
+        return "The annotations do not show whom to trust, so only known labels are accepted."
+    is_known = "it is known, or if " * known
+    units = " (those who may share mistakes count as one)" * alike
+    some = " Where the annotations do not show whom to trust, only known labels are accepted."
+    return (
+        f"A label is accepted if {is_known}it is at least {100 * accept:g} % certain and at least "
+        f"two annotators gave it{units}.{some * (trusted == 'some')}"
+    )
+
+
+RULE: Final = rule_in_words(known=True, alike=True, trusted="some")
+"""Rule by which labels are accepted, whatever the annotations are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +113,8 @@ class Consensus:
         Whether the label is known, because somebody reviewed it or it is gold.
     random : boolean array or None
         Whether a known label was drawn at random; None if unknown.
+    rule : str
+        The rule by which labels were accepted, as far as it applies to these; see `rule_in_words`.
     """
 
     tasks: AnyArray
@@ -96,6 +127,7 @@ class Consensus:
     actions: AnyArray
     known: BoolArray
     random: BoolArray | None = None
+    rule: str = RULE
 
     @cached_property
     def labels(self) -> list[Any]:
@@ -270,6 +302,7 @@ def consensus(
         certain = np.asarray(series_in_order(table, known, "known"), dtype=bool)
     told = _told(table, model, posterior, codes, certain, probability, alike)
     sure = (codes >= 0) & (told >= accept) & (named >= FEWEST)
+    may_be_alike = False
     if identified is None and sure.any():
         # Imported here, because inference itself reads files through this package.
         from manyhands.inference import identifiability
@@ -282,15 +315,38 @@ def consensus(
 
         alike = suspected(observed) if alike is None else alike
         sure &= _n_units(observed, same, alike) >= FEWEST
-        if alike.any() or observed.groups is not None:
+        if may_be_alike := bool(alike.any() or observed.groups is not None):
             # If one person agrees with some models, that does not show which models are right.
             sure &= can_be_judged(in_one_family(observed, alike), certain)
     declined = np.bincount(table.abstentions[:, 0], minlength=table.n_instances)
     open_ = (n >= enough) | ((declined >= FEWEST) & (declined >= n))
     actions = np.where(sure | certain, ACTIONS[0], np.where(open_, ACTIONS[2], ACTIONS[1]))
-    return Consensus(
-        table.instances, table.classes, codes, posterior, told, n, share, actions, certain
+    rule = rule_in_words(
+        known=bool(certain.any()),
+        alike=may_be_alike,
+        trusted=_trusted(identified, told, (n > 0) & ~certain),
+        accept=accept,
     )
+    return Consensus(
+        tasks=table.instances,
+        classes=table.classes,
+        codes=codes,
+        posterior=posterior,
+        probability=told,
+        n_annotations=n,
+        agreement=share,
+        actions=actions,
+        known=certain,
+        rule=rule,
+    )
+
+
+def _trusted(identified: Any, told: FloatArray, open_: BoolArray) -> Literal["all", "some", "none"]:
+    """Say for how many annotated, unknown labels the annotations show whom to trust."""
+    shows = ~np.isnan(told[open_])
+    if identified is not None:
+        shows &= np.asarray(identified, dtype=bool)[open_]
+    return "all" if shows.all() else "some" if shows.any() else "none"
 
 
 def _mask_of_annotators(alike: Any, table: AnnotationTable) -> BoolArray:

@@ -261,6 +261,7 @@ def _concluded(
         "n_undecided": int((codes < 0).sum()),
         "labels": label_rows(codes, found.probability, table.instances, table.classes),
         "actions": found.count_actions(),
+        "rule": found.rule,
         "n_known": int(found.known.sum()),
         **told.to_dict(),
         "annotators": severity_rows(aggregator),

@@ -326,6 +326,7 @@ def _result(
         if found is None
         else {
             "actions": found.count_actions(),
+            "rule": found.rule,
             "n_known": int(found.known.sum()),
         }
     )

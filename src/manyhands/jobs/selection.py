@@ -85,6 +85,7 @@ def run_selection(
     return {
         "data": count_data(train),
         "actions": labels.count_actions(),
+        "rule": labels.rule,
         "left_out": table.n_annotations - train.n_annotations,
         "selection": chosen,
         "splits": measure_splits(found.estimator_, X, table, gold, train),

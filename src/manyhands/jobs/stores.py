@@ -19,6 +19,7 @@ from manyhands.decision.labels import best_of, check_rule_of, generator, rule_of
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.io import GoldFile, consensus
+from manyhands.io.consensus_labels import RULE
 from manyhands.io.frames import write_parquet_parts, write_table
 from manyhands.io.mapped import release
 from manyhands.jobs.aggregation import measure
@@ -94,6 +95,7 @@ def aggregate_store(
         "n_undecided": int((labels.codes < 0).sum()),
         "labels": label_rows(labels.codes[first], told, store.instances[first], store.classes),
         "actions": labels.actions,
+        "rule": RULE,
         "annotators": severity_rows(aggregator),
         "files": [str(path) for path in files],
         "gold": metrics,
