@@ -141,6 +141,19 @@ def test_report_without_a_summary(home):
     refused(5, "report", "nofolder", says=["'nofolder'"])
 
 
+@pytest.mark.parametrize("place", [("classes", "rows", 1), ("agreement", "pairs", "rows", 1)])
+def test_an_edited_summary_is_refused_in_words(model, place):
+    """Python's own would be: 'NoneType' object is not subscriptable."""
+    path = model / "summary.json"
+    summary = json.loads(path.read_text())
+    part = summary
+    for key in place[:-1]:
+        part = part[key]
+    part[place[-1]] = None
+    path.write_text(json.dumps(summary))
+    refused(5, "report", "model", says=["cannot be rendered; it was truncated or edited"])
+
+
 # -- writing ----------------------------------------------------------------------------------
 
 

@@ -63,7 +63,8 @@ def naming(path: Path) -> Iterator[None]:
         raise AnnotationError(f"{path}: {error}") from error
     except (*damaged, zipfile.BadZipFile, csv.Error) as error:
         reason = str(error).strip().rstrip(".") or type(error).__name__
-        if "allow_pickle" in reason:  # numpy's own message says how to run the file's code.
+        # numpy's own messages; the first says how to run the file's code.
+        if "allow_pickle" in reason or "Python objects in dtype" in reason:
             raise AnnotationError(
                 f"{path} holds Python objects, which are never read, because that would run code "
                 "of the file; save an array of numbers or of texts instead"

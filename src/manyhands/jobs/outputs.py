@@ -585,9 +585,11 @@ def report_folder(
         raise
     except Exception as error:
         # A summary edited by hand can make a template fail in any way.
+        own = isinstance(error, TypeError | LookupError | AttributeError)  # Python's words.
         raise ModelFolderError(
-            f"{str(path)!r} cannot be rendered ({error}); it was truncated or edited, or another "
-            "version of manyhands wrote it: run fit again"
+            f"{str(path)!r} cannot be rendered{'' if own else f' ({error})'}; it was truncated or "
+            "edited, or another version of manyhands wrote it: run the command that made the "
+            "folder again"
         ) from error
 
 
