@@ -14,29 +14,31 @@ N_RANDOM = 100
 """Size of the random samples of items that reports and messages advise to check."""
 
 SAMPLE_TELLS = (
-    f"Known labels of {N_RANDOM} random items would tell (manyhands review --random {N_RANDOM})"
+    f"Checking {N_RANDOM} random items would show it (manyhands review --random {N_RANDOM})"
 )
 """Advice if nothing shows how many labels are right."""
 
 RANDOM_ITEMS_TELL = (
-    f"Known labels of {N_RANDOM} random items would tell: review items in random order, without a "
-    "filter."
+    f"Checking {N_RANDOM} random items would show it: review items in random "
+    f"order, without a filter."
 )
 """The same advice on the pages of the explorer, which can draw the sample."""
 
 SEVERITY = (
-    "severity: grades that an annotator gives too much compared with the others, too little where "
-    "it is negative; what all of them give too much cannot be seen without gold labels"
+    "severity: by how many grades an annotator grades too high compared with the others, or too "
+    "low "
+    "where it is negative; whether all of them grade too high cannot be seen without gold labels"
 )
 """Definition of the severity of an annotator of grades."""
 
-A_FLAG = "a flag is a reason to look, not to dismiss"
+A_FLAG = "a flag is a reason to look at examples, not to dismiss anybody"
 """Explanation of flags of annotators, shown wherever there are flags."""
 
 ALL_TO_REVIEW = (
-    f"No label is sure enough to accept as it is. First check {N_RANDOM} labels that are drawn at "
-    f"random (manyhands review --random {N_RANDOM}): they show how many are right. Then check the "
-    "most doubtful ones"
+    f"No label is certain enough to be accepted as it is. First check {N_RANDOM} labels that are "
+    "drawn "
+    f"at random (manyhands review --random {N_RANDOM}), which shows how many are right. Then check "
+    "the most doubtful labels"
 )
 """Advice if no label can be accepted without review."""
 
@@ -292,8 +294,8 @@ def outside_ratings(n: int, lowest: float, highest: float) -> str:
     >>> outside_ratings(0, 1, 5)
     ''
     >>> print(outside_ratings(2, 1, 5))
-    2 values are outside the ratings, which go from 1 to 5, because what annotators give too much \
-or too little is subtracted at the ends of the scale, too. If the scale has no more, read them as \
+    2 values are outside the ratings, which go from 1 to 5, because the deviations of \
+annotators are subtracted at the ends of the scale, too. If the scale has no more, read them as \
 its ends.
     """
     if not n:
@@ -301,8 +303,8 @@ its ends.
     are, them, ends = ("is", "it", "end") if n == 1 else ("are", "them", "ends")
     return (
         f"{counted(n, 'value')} {are} outside the ratings, which go from {lowest:g} to "
-        f"{highest:g}, because what annotators give too much or too little is subtracted at the "
-        f"ends of the scale, too. If the scale has no more, read {them} as its {ends}."
+        f"{highest:g}, because the deviations of annotators are subtracted at the ends "
+        f"of the scale, too. If the scale has no more, read {them} as its {ends}."
     )
 
 
@@ -314,7 +316,7 @@ def too_much(value: float, low: float, high: float, unit: str = "") -> str:
     Examples
     --------
     >>> too_much(0.61, 0.42, 0.8), too_much(-0.61, -0.8, -0.42, " grades"), too_much(0.1, -0.1, 0.3)
-    ('gives 0.61 too much (0.42 to 0.80)', 'gives 0.6 grades too little (0.4 to 0.8)', '')
+    ('rates 0.61 too high (0.42 to 0.80)', 'rates 0.6 grades too low (0.4 to 0.8)', '')
     """
     if not (low > 0 or high < 0):
         return ""
@@ -324,5 +326,5 @@ def too_much(value: float, low: float, high: float, unit: str = "") -> str:
         digits += 1
     ends = floor(least * 10**digits + 1e-9), ceil(most * 10**digits - 1e-9)
     first, last = (f"{end / 10**digits:.{digits}f}" for end in ends)
-    much = "much" if value > 0 else "little"
-    return f"gives {abs(value):.{digits}f}{unit} too {much} ({first} to {last})"
+    end = "high" if value > 0 else "low"
+    return f"rates {abs(value):.{digits}f}{unit} too {end} ({first} to {last})"

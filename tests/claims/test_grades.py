@@ -54,7 +54,7 @@ def severities(table, y):
         inside.append(abs(each["value"] - common - true[r]) <= width)
         if each["told"]:
             named += 1
-            same += ("too much" in each["told"]) == (true[r] > 0)
+            same += ("too high" in each["told"]) == (true[r] > 0)
     return np.mean(inside), named, same
 
 

@@ -382,13 +382,13 @@ def test_the_report_tells_of_the_stack_in_words():
     names = [row["name"] for row in summary["gold"]["rows"]]
     assert names[1:] == ["CrowdStackingClassifier", "CrowdStackingClassifier (prediction)"]
     page = render_report(summary)
-    assert f"predict an annotation {model.relative_informedness_:.2f} times as well" in page
+    assert f"informedness of the features is {model.relative_informedness_:.2f}:" in page
     assert all(name in page for name in model.member_weights_)
     priors = {
-        "auto": "of the way towards equal shares",
+        "auto": "of the way towards equal frequencies",
         "uniform": "All classes were taken to be equally frequent",
-        "estimated": "as frequent as they came out",
-        (1 / 3, 1 / 3, 1 / 3): "as frequent as <code>class_prior</code> says",
+        "estimated": "frequencies of the classes were estimated",
+        (1 / 3, 1 / 3, 1 / 3): "are those given as <code>class_prior</code>",
     }
     for prior in priors:
         model = light(class_prior=prior).fit(X, table)

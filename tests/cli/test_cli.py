@@ -895,7 +895,7 @@ def test_constant_annotators_are_told_of_and_nothing_is_accepted(home, method):
     found = done_json("aggregate", "V.csv", "--method", method, "--out", "labels")
     assert found["actions"]["accept"] == 0
     assert found["level"] is None
-    assert "nothing in the annotations decides who is right" in found["headline"]
+    assert "the annotations do not show who is right" in found["headline"]
     summary = json.loads((home / "labels" / "summary.json").read_text())
     said = [each["text"] for each in summary["warnings"] if each["code"] == "not-identifiable"]
     text = "nnotators z1, z2 gave the same answer every time"

@@ -71,7 +71,9 @@ def test_a_report_tells_of_gold_labels_that_the_export_holds(home):
     write(home / "project.json", tasks)
     done("aggregate", "project.json", "--out", "without")
     html = (home / "without" / "report.html").read_text(encoding="utf-8")
-    assert "holds 1 gold label that was not used: give it as --gold, too" in html
+    assert (
+        "holds 1 gold label that was not used. To use them, give the export as --gold, too" in html
+    )
     done("aggregate", "project.json", "--gold", "project.json", "--out", "with")
     assert "--gold" not in (home / "with" / "report.html").read_text(encoding="utf-8")
 

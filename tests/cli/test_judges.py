@@ -100,7 +100,7 @@ def test_shares_of_all_items_hold_what_people_said(crowd):
     for row in found["classes"]:
         assert row["low"] < row["estimate"] < row["high"]
         assert row["high"] - row["low"] < row["people_high"] - row["people_low"] + 0.005
-    assert "say so with --random" in done("judges", "all.csv", "--groups", "kind").stdout
+    assert "add --random" in done("judges", "all.csv", "--groups", "kind").stdout
 
 
 def test_the_table_of_judges_is_written(crowd):
@@ -261,7 +261,7 @@ def test_a_family_that_is_alone_is_not_said_to_be_one_annotation(crowd, n):
     ).output  # fmt: skip
     assert "no two answers can be compared" not in said
     if n == 111:  # With fewer, nothing decides who is right.
-        assert "one annotator (a family counts as one), so that nothing shows who is right" in said
+        assert "one annotator only (a family counts as one), so nothing shows who is right" in said
 
 
 def test_advice_on_an_isolated_family_names_the_options_of_the_command():

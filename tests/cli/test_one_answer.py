@@ -188,7 +188,7 @@ def test_two_annotators_are_no_basis_for_a_figure():
     told = as_one(*parts)
     assert "there are two annotators" in told
     assert "review --random 100" in told
-    assert answer.startswith("Whether more annotations are worth their price is not known")
+    assert answer.startswith("It is not known whether more annotations are worth their price")
     planned = done_json("next", "two.csv")
     assert (planned["level"], planned["headline"], planned["enough"]) == (None, told, answer)
     page = Path("labels/report.html").read_text(encoding="utf-8")
@@ -206,7 +206,7 @@ def test_one_annotation_each_is_no_basis_for_a_forecast():
     done("aggregate", "one.csv", "--out", "labels")
     *parts, answer = told_by_page("labels/report.html")
     told = as_one(*parts)
-    assert "is not known: most items have one annotation" in told
+    assert "is not known: most items have only one annotation" in told
     assert answer.startswith("You need more annotations")
     planned = done_json("next", "one.csv")
     assert (planned["level"], planned["headline"], planned["enough"]) == (None, told, answer)
@@ -239,7 +239,7 @@ def test_nobody_tells_an_accuracy_of_annotators_whom_nothing_judges(names):
     ]
     write_csv(Path("few.csv"), [("task", "worker", "label"), *rows])
     said = " ".join(done("annotators", "few.csv", "--out", "annotators.csv").stdout.split())
-    assert "How often each annotator is right is not known" in said
+    assert "It is not known how often each annotator is right" in said
     assert "with a probability of 95" not in said
     rows_of_json = done_json("annotators", "few.csv")["annotators"]
     assert {row[name] for row in rows_of_json for name in UNTOLD} == {None}
@@ -256,12 +256,12 @@ def test_nobody_tells_an_accuracy_of_annotators_whom_nothing_judges(names):
         assert not OF_LABELS & {*row["flags"]}
         assert row["screen"]["advice"] == UNJUDGED
     page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
-    assert "How often each annotator is right is not known" in page
-    assert "How good anybody is, is not known" in page
+    assert "It is not known how often each annotator is right" in page
+    assert "It is not known how good the annotators are" in page
     assert not re.search(r"expected right|is expected to be right|Expected right", page)
     with open_desk(Path("labels"), Path("few.csv"), by="anna") as desk:
         people = ask(desk, "/people")[2]
-        assert "How often each annotator is right is not known" in people
+        assert "It is not known how often each annotator is right" in people
         assert "Expected right" not in people + ask(desk, "/item/0?state=all")[2]
     table = read_annotations("few.csv")
     frame = screen_annotators(table).to_frame()
@@ -406,7 +406,7 @@ def test_what_is_not_known_is_no_answer():
     assert "is not known" in answers["How good is each annotator?"]["answer"]
     page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
     assert "Nothing shows how sure a single label is." in page
-    assert "of the wrong labels that it expects" not in page
+    assert "of the wrong labels are expected" not in page
     with open_desk(Path("labels"), Path("two.csv"), by="anna") as desk:
         assert "no forecast, because nothing shows" in ask(desk, "/next?ahead=1")[2]
         assert "Nothing shows how good the annotators are" in ask(desk, "/sheet/0")[2]
@@ -429,6 +429,6 @@ def test_nothing_is_called_unknown_that_gold_measures():
     assert UNJUDGED not in {row["screen"]["advice"] for row in summary["annotators"]["rows"]}
     page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
     assert "right is not known" not in page
-    assert "was measured where a gold label is known" in page
+    assert "was measured on the items with gold labels" in page
     with open_desk(Path("labels"), Path("two.csv"), by="anna") as desk:
         assert enough in html.unescape(ask(desk, "/next")[2])

@@ -22,7 +22,7 @@ NUMBERS = ("--scale", "interval")
 
 @pytest.fixture
 def slider(tmp_path, monkeypatch):
-    """Ratings of 60 items from 1 to 25 by five of ten people, one of whom gives 4 too much."""
+    """Ratings of 60 items from 1 to 25 by five of ten people, one of whom rates 4 too high."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     truth = rng.integers(6, 19, 60)
@@ -46,8 +46,8 @@ def test_many_numbers_are_averaged_and_said(slider):
     assert result.exit_code == 0, result.output
     assert "which look like ratings, and are read as numbers" in result.stderr
     assert "the labels are numbers, so they are averaged (--method rating-mean)" in result.stderr
-    assert "Annotator w0 gives" in result.stdout
-    assert "too much" in result.stdout
+    assert "Annotator w0 rates" in result.stdout
+    assert "too high" in result.stdout
     assert "Krippendorff's alpha, interval" in result.stdout
     values = pd.read_csv("values.csv")
     assert values.columns[0] == "task"
@@ -203,7 +203,7 @@ def test_what_is_told_of_means_and_severities_holds():
             n += 1
             if row["told"]:
                 named += 1
-                truly += ("too much" in row["told"]) == (bias[row["id"]] > 0)
+                truly += ("too high" in row["told"]) == (bias[row["id"]] > 0)
         low, high = model.interval().T
         held += int(((low <= value) & (value <= high)).sum())
         n += 80
@@ -235,8 +235,8 @@ def test_numbers_are_described_as_such(slider):
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("annotators", "annotators.csv says how much each annotator gives too much"),
-        ("review", "report.html lists the least sure values first"),
+        ("annotators", "annotators.csv says by how much each annotator rates too high"),
+        ("review", "report.html lists the least certain values first"),
         ("next", "report.html names the items to have rated again first"),
         ("budget", "a mean of n ratings is unsure by about that"),
     ],
@@ -264,7 +264,7 @@ def test_values_are_not_ranked_where_all_are_equally_sure(tmp_path, monkeypatch)
         summary = summarize_ratings(model)
         return summary["rating_actions"][-1]["title"], summary["rating_items"]["all_equally_sure"]
 
-    assert action(ratings) == ("All values are equally sure", True)
+    assert action(ratings) == ("All values are equally certain", True)
     ratings[0, 0] = np.nan
     assert action(ratings) == ("Have these items rated again first", False)
 
@@ -272,7 +272,7 @@ def test_values_are_not_ranked_where_all_are_equally_sure(tmp_path, monkeypatch)
 def test_an_interval_is_not_promised_to_hold_more_than_the_report_says(slider):
     told = done("aggregate", "slider.csv", *NUMBERS, "--out", "values").stdout
     page = Page(Path("values/report.html").read_text())
-    assumed = "if ratings scatter as evenly as the method takes them to"
+    assumed = "if ratings scatter as evenly as the method assumes"
     assert assumed in " ".join(told.split())
     assert assumed in " ".join(" ".join(page.text).split())
 
@@ -314,7 +314,7 @@ BY_CHANCE = "othing shows that the annotators agree better than by chance"
 def test_whether_numbers_agree_is_judged_by_how_far_they_are_apart(tmp_path, monkeypatch):
     """Five raters from 1 to 25 hardly ever give the same number, and agree; those who guess, not.
 
-    A rater who gives far too much brings alpha below 0, and the ratings tell items all the same.
+    A rater who rates far too high brings alpha below 0, and the ratings tell items all the same.
     """
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(3)
@@ -333,7 +333,7 @@ def test_whether_numbers_agree_is_judged_by_how_far_they_are_apart(tmp_path, mon
     made = done("aggregate", "chance.csv", *NUMBERS, "--out", "values")
     assert BY_CHANCE in " ".join(made.stderr.split())
     text = " ".join(" ".join(Page(Path("values/report.html").read_text()).text).split())
-    assert "Trust no value yet" in text
+    assert "Do not trust any value yet" in text
     assert BY_CHANCE in text
     # The way out is one that is taken.
     with open("some.csv", "w") as file:

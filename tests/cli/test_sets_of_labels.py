@@ -188,7 +188,7 @@ def test_a_folder_of_sets_says_how_its_answers_are_read(answers, tmp_path):
 
 def commands_in(text):
     """The commands that a text tells a reader to run, as words."""
-    before = r"(?:<code>|run: |script: |Run |would tell: |inferred: |make one by )"
+    before = r"(?:<code>|run: |script: |Run |would show it: |inferred: |make one by )"
     after = r"(?:<| instead: |, and report|$)"
     found = re.findall(f"{before}(manyhands .+?){after}", text, flags=re.MULTILINE)
     found = [html.unescape(command) for command in found if "FOLDER" not in command]

@@ -744,11 +744,11 @@ def test_people_who_give_too_much_are_named_with_their_grades(
         assert {graded.table.annotators[r] for r in told} == {"Bea", "Cem"}
         steps = graded.answers.figures.aggregator.severity_
         for r, text in told.items():
-            much = float(re.fullmatch(rf"gives ([\d.]+){unit} too .*", text)[1])
+            much = float(re.fullmatch(rf"rates ([\d.]+){unit} too .*", text)[1])
             assert much == pytest.approx(abs(steps[r]) * step, abs=0.05)
         body = ask(graded, "/people")[2]
-        assert all(text.removeprefix("gives ") in body for text in told.values())
-        assert "The labels allow for it." in body
+        assert all(text.removeprefix("rates ") in body for text in told.values())
+        assert "The labels allow for this." in body
 
 
 @pytest.fixture

@@ -697,7 +697,7 @@ def test_labels_that_language_models_alone_gave_are_not_accepted():
     assert told.level is None  # With one person beside them, nothing shows how good they are.
     assert "Claude 3, gemini_pro, gpt-4o and 3 more may share mistakes" in told.headline
     assert "count as one" not in told.headline  # The labels count six until they are declared.
-    assert "labels still count them as 6\u00a0independent annotators" in told.headline
+    assert "labels count them as 6\u00a0independent annotators" in told.headline
     assert f"(--groups 'llm={listed}')" in told.headline
     assert "review --random" in told.headline
     # Declared, or said to be independent, they are not warned of.

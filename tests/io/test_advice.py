@@ -130,8 +130,8 @@ def test_the_headline_of_counts_says_why_nothing_is_known(tmp_path):
     rows = [(k, 3 + k % 4, 1 + k % 2) for k in range(20)]
     path = write_csv(tmp_path / "a.csv", ("item", "count_a", "count_b"), *rows)
     said = run("aggregate", path, "--format", "counts").output
-    assert "most items have one annotation" not in said
-    assert "nobody knows who gave which vote" in said
+    assert "most items have only one annotation" not in said
+    assert "the data do not say who gave which label" in said
 
 
 def test_gold_and_properties_are_no_labels():

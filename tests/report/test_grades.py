@@ -19,7 +19,7 @@ BIAS = np.array([0.0, 0.0, 0.0, 0.9, -0.8, 0.0, 0.0, 0.3])
 
 
 def ratings(n=300, seed=0, density=0.6, bias=BIAS, spread=0.7, scale="ordinal"):
-    """Grades by annotators of whom one gives too much and one too little, and their truth."""
+    """Grades by annotators of whom one grades too high and one too low, and their truth."""
     rng = np.random.default_rng(seed)
     y = rng.integers(K, size=n)
     noise = rng.normal(size=(n, len(bias))) * spread
@@ -109,8 +109,8 @@ def test_severities_are_told_in_words_and_only_where_they_are_sure(graded):
         assert bool(told) == sure
         assert not told or f"{row['id']} {told}" in text
     names = {row["id"]: row["severity"]["told"] for row in found["annotators"]["rows"]}
-    assert "grades too much" in names["w3"]
-    assert "grades too little" in names["w4"]
+    assert "grades too high" in names["w3"]
+    assert "grades too low" in names["w4"]
     assert names["w0"] == ""
     assert model.severity_[3] > 0.3 > 0 > model.severity_[4]
     rows = {row["id"]: row["severity"] for row in found["annotators"]["rows"]}
@@ -188,7 +188,9 @@ def test_only_who_is_clearly_apart_is_shown_examples():
     table = AnnotationTable.from_matrix(np.rint(given).clip(0, 4).astype(int), ordered=True)
     rows = summarize(table, aggregator=DawidSkene().fit(table))["annotators"]["rows"]
     assert all(row["severity"]["told"] for row in rows)
-    advised = [row["id"] for row in rows if row["screen"]["advice"].startswith("show examples of")]
+    advised = [
+        row["id"] for row in rows if row["screen"]["advice"].startswith("show them examples of")
+    ]
     assert advised == [0]
 
 
@@ -197,8 +199,8 @@ def test_where_nothing_decides_who_is_right_no_price_of_annotations_is_told():
     rng = np.random.default_rng(2)
     table = AnnotationTable.from_matrix(rng.integers(0, 5, (150, 4)), ordered=True)
     found = summarize(table, aggregator=DawidSkene().fit(table))
-    assert "nothing in the annotations decides who is right" in headline(found)
+    assert "the annotations do not show who is right" in headline(found)
     assert found["plan"]["gain"] is None
     text = page_text(found)
-    assert "Whether more annotations are worth their price is not known" in text
+    assert "It is not known whether more annotations are worth their price" in text
     assert "More annotations help" not in text

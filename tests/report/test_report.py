@@ -76,7 +76,7 @@ def test_warnings_in_words():
         found["few-annotations"] == "1 annotator gave fewer than 5 annotations: too few to judge."
     )
     assert found["silent"] == "1 annotator gave no annotations."
-    assert found["unannotated"] == "1 instance has no annotations."
+    assert found["unannotated"] == "1 item has no annotations."
     assert "below 0" in found["alpha-below-0"]
     assert "always-the-same-class" not in found  # Of twelve answers, chance makes half the same.
     B = np.tile(A[:12], (3, 1))
@@ -113,14 +113,14 @@ def test_an_annotator_a_little_below_chance_is_counted_but_not_called_significan
     assert section["n_at_or_below_chance"] == 1
     assert section["flag_counts"]["significantly below chance"] == 0
     page = render_report(summary)
-    assert "<dt>accuracy at or below chance</dt><dd>1</dd>" in page
+    assert "<dt>annotators at or below chance</dt><dd>1</dd>" in page
     assert "<dt>significantly below chance</dt>" not in page
     assert "<dt>at or below chance</dt>" not in page
     A[:, 3] = (A[:, 0] + 1) % 10
     texts = [warning["text"] for warning in summarize(A, labels=A[:, 0])["warnings"]]
     assert (
-        "1 annotator is significantly below chance (the whole interval lies below 1 in 10): “3”."
-        in texts
+        "1 annotator is right significantly less often than by guessing (the whole interval is "
+        "below 1 in 10): “3”." in texts
     )
 
 
@@ -135,7 +135,7 @@ def test_an_annotator_below_chance_by_gold_is_counted_whatever_the_votes_say():
     summary = summarize(A, gold=gold)
     section = summary["annotators"]
     assert (section["n_at_or_below_chance"], section["n_judged_by_gold"]) == (1, 4)
-    term = "accuracy at or below chance (4 of 4 judged by gold)"
+    term = "annotators at or below chance (4 of 4 judged by gold labels)"
     assert f"<dt>{term}</dt><dd>1</dd>" in render_report(summary)
     gold[9:] = np.nan  # Nine annotations with gold are too few.
     section = summarize(A, gold=gold)["annotators"]
@@ -149,7 +149,9 @@ def test_annotators_by_hand():
     last = section["rows"][2]
     assert (last["n_annotations"], last["accuracy"]) == (4, 0.5)
     assert last["flags"] == []
-    assert last["screen"]["advice"] == "too few annotations to judge; do not rank"
+    assert (
+        last["screen"]["advice"] == "there are too few annotations to judge or rank this annotator"
+    )
     assert section["n_few"] == 1
     assert last["mistake"] == {"true": 0, "given": 1, "n": 1, "of": 2}
     cells = {"0-1": [1], "1-0": [4]}
@@ -225,13 +227,12 @@ def test_dependence_is_shown():
     page = " ".join(render_report(shown).split())
     assert model.dependence_ < 0.1
     assert (
-        "about the same item rarely make the same mistake. The probabilities take this into account"
-        in page
+        "about the same item rarely make the same mistake. The probabilities allow for this" in page
     )
     assert "1 declared family counts as fewer annotators" in page
     independent = DawidSkene(dependence=0).fit(table)
     page = render_report(summarize(table, aggregator=independent))
-    assert "takes the mistakes of annotators to be independent" in page
+    assert "assumes that annotators make mistakes independently" in page
     assert summarize(table)["labels"]["dependence"] is None
 
 
@@ -318,7 +319,7 @@ def test_overconfidence_is_a_warning():
     summary = summarize(table, posterior=wrong, gold=gold)
     assert summary["warnings"][0]["code"] == "overconfident"
     assert (
-        "100\u202f% of its labels to be right; against gold, 0\u202f% are"
+        "100\u202f% of its labels to be right, but by the gold labels, 0\u202f% are"
         in summary["warnings"][0]["text"]
     )
 
@@ -725,7 +726,7 @@ def test_the_comparison_of_methods_is_shown_with_its_doubts():
         "Two holds shares.",
         "cannot be trained",
         '<td class="n">85',
-        "tell it apart from",
+        "do not show whether it is better than",
     ):
         assert text in page
     assert "<b>one</b>" not in page.replace("&lt;b&gt;one&lt;/b&gt;", "")

@@ -124,7 +124,7 @@ def test_annotators_have_their_share():
     assert rows["ann"] == {"n": 2, "foreseen": pytest.approx(0.03 + 0.06)}
     assert rows["bob"] == {"n": 0, "foreseen": 0}
     assert sum(row["n"] for row in rows.values()) == summary["unexpected"]["n_unexpected"]
-    assert "Unexpected (estimated)" in render_report(summary)
+    assert "Unexpected (predicted)" in render_report(summary)
     plain = summarize(table)
     assert all(row["unexpected"] is None for row in plain["annotators"]["rows"])
     assert "Unexpected" not in render_report(plain)

@@ -881,7 +881,7 @@ class _Comparison:
             )
         yield (
             f"Judges are compared with {len(self.people)} people, so the result holds for them, "
-            "not for people in general. Mistakes that they share count as truth."
+            "not for people in general. Mistakes that these people share count as truth."
         )
 
 

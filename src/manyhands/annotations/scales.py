@@ -77,7 +77,7 @@ NAMES = "Give the column of the labels; if these are names of classes, pass scal
 NO_METHOD = (
     "the labels are numbers (scale='interval'), and this method chooses among classes. RatingMean "
     "(manyhands aggregate) averages numbers, and its report says which items to have rated again "
-    "and which annotators give too much; manyhands agreement measures how far annotators agree. If "
+    "and which annotators rate too high; manyhands agreement measures how far annotators agree. If "
     "the numbers are a few grades, read them by scale='ordinal'; if they are names of classes, by "
     "scale='nominal'"
 )
@@ -557,7 +557,7 @@ def _question_of_numbers(
             _LOG.info(
                 "%s: %s, %s, are read as names of classes, but annotators who disagree differ by "
                 "little, as on grades; scale='ordinal' reads them as grades in their order, and "
-                "shows who gives too much",
+                "shows who rates too high",
                 argument, _numbers(len(found)), listed,
             )  # fmt: skip
         return None

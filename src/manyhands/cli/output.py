@@ -165,7 +165,7 @@ def say_actions(result: dict[str, Any]) -> None:
 def say_severities(
     rows: Sequence[dict[str, Any]], n_known: int = 0, shown: int = 5, *, classes: Any = ()
 ) -> None:
-    """Say which annotators surely give too much or too little, those who do so most first.
+    """Say which annotators surely rate too high or too low, those who do so most first.
 
     ``n_known`` counts the known labels, and ``rows`` have ``annotator``, ``n_annotations``,
     ``severity``, ``severity_low_95`` and ``severity_high_95``, in grades. They are told in what

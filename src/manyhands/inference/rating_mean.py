@@ -404,7 +404,7 @@ class Ratings(NamedTuple):
         corrects = model.severity
         if corrects and not self.overlap():
             warn_caller(
-                "no instance has ratings of two annotators, so annotators who give too much cannot "
+                "no instance has ratings of two annotators, so annotators who rate too high cannot "
                 "be told from instances that deserve it: severities are 0, and the values are "
                 "plain means. Let annotators rate some of the same instances, or give known values "
                 "(gold=)",

@@ -24,9 +24,9 @@ from manyhands.io.gold import REVIEWED, read_marks
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 RULE: Final = (
-    f"Accepted are sets all of whose options are at least {ACCEPT:.0%} certain, ticked or not, and "
-    "where at least two annotators said the same of every option (those who may share mistakes "
-    "count as one), and sets that are known."
+    "A set is accepted if it is known. Another set is accepted if each of its options, ticked or "
+    f"not, is at least {ACCEPT:.0%} certain, and at least two annotators agree with it on each "
+    "option (annotators who may share mistakes count as one)."
 ).replace("%", " %")
 """Rule by which sets are accepted, in words."""
 

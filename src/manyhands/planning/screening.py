@@ -91,29 +91,31 @@ class AnnotatorScreen:
 
 ADVICE = {
     Flag.BELOW_MEDIAN_ON_GOLD: "go through their wrong answers with them",
-    Flag.BELOW_CHANCE: "ask whether the task was understood, or two classes swapped; "
-    "what they gave still counts, because the model knows their confusions",
-    Flag.GUESSING: "read 20 of their annotations, and give them gold questions; until "
-    "then, give them no new work; their annotations can stay, and count for little",
-    Flag.ONE_LABEL: "ask whether the task was understood; models with confusion matrices "
+    Flag.BELOW_CHANCE: "ask whether they understood the task or swapped two classes; "
+    "their annotations still count, because the model allows for their confusions",
+    Flag.GUESSING: "read 20 of their annotations, and give them gold questions before "
+    "any new work; you can keep their annotations, which count for little",
+    Flag.ONE_LABEL: "ask whether they understood the task; models with confusion matrices "
     "already give their annotations no weight",
-    Flag.PATTERN: "compare with the times of their annotations; do not judge if tasks were sorted "
-    "by class",
+    Flag.PATTERN: "compare the pattern with the times of their annotations; it proves nothing if "
+    "the "
+    "items were sorted by class",
     Flag.TOO_FAST: "read 20 of their annotations before judging: some tasks are easy",
     Flag.DRIFT: "compare early and late annotations of one class; ask about fatigue or new "
     "instructions",
     Flag.BELOW_MEDIAN: "read 20 of their annotations, and show them the examples that 'manyhands "
-    "annotators --teach' prints; dismiss nobody: about half of the annotators with this flag are "
+    "annotators --teach' prints; do not dismiss anybody: about half of the annotators with this "
+    "flag are "
     "not among the worst",
 }
 """What to do about each flag, the most serious first."""
 
 NOTHING = "nothing to do"
 
-SHOW_GRADES = "show examples of the grades: severity says what is given too much or too little"
-"""Advice about annotators of grades who surely give too much, or too little."""
+SHOW_GRADES = "show them examples of the grades, because they grade too high or too low"
+"""Advice about annotators of grades who surely grade too high or too low."""
 
-TOO_FEW = "too few annotations to judge; do not rank"
+TOO_FEW = "there are too few annotations to judge or rank this annotator"
 UNJUDGED = f"nothing shows how good the annotators are; {SAMPLE_TELLS[0].lower()}{SAMPLE_TELLS[1:]}"
 
 OF_LABELS = frozenset({Flag.BELOW_CHANCE, Flag.GUESSING, Flag.DRIFT, Flag.BELOW_MEDIAN})
@@ -342,7 +344,7 @@ class AnswerCounts:
         most = float(self.counts[r].sum(axis=1).max() / self.counts[r].sum())
         if most < 0.5:
             return ""
-        return f"; {percent(most)} of these items are of one class, so that guessing is often right"
+        return f"; {percent(most)} of these items are of one class, so guessing is often right"
 
 
 def _told_of_guessing(upper: float, median: float) -> str:
@@ -444,7 +446,7 @@ def _by_gold(found: RightByGold, r: int) -> dict[Flag, str]:
     if median is None or found.n[r] < LEAST_TESTED or found.high[r] >= median:
         return {}
     text = f"right in {found.right[r]:,} of {found.n[r]:,} annotations with gold labels; the "
-    return {Flag.BELOW_MEDIAN_ON_GOLD: f"{text}median annotator is right in {percent(median)}"}
+    return {Flag.BELOW_MEDIAN_ON_GOLD: f"{text}typical annotator is right in {percent(median)}"}
 
 
 def _screened(
@@ -584,7 +586,8 @@ def _pattern(label: IntArray, crowd: FloatArray) -> str | None:
         n = len(label) - lag
         if same / n > 0.8 and binom.sf(same - 1, n, expected) < SURPRISE / LAGS:
             return (
-                f"{percent(same / n)} of the answers repeat the answer {lag} before, where others "
-                f"would do so in {percent(expected)} of cases"
+                f"{percent(same / n)} of the answers equal the answer {lag} items earlier, where "
+                "the "
+                f"answers of others would in {percent(expected)} of cases"
             )
     return None

@@ -64,13 +64,14 @@ def first_screen(s: Mapping[str, Any]) -> First:
         asked = (
             ""
             if levels.get("n_known")
-            else " Before you talk to these annotators, grade some items yourself (--known): a "
-            "strict or a mild majority cannot be seen otherwise."
+            else " Before you talk to these annotators, grade some items yourself (--known). "
+            "Without "
+            "your grades, a majority that is too strict or too mild cannot be seen."
         )
-        lines.append(severe + Markup(" The labels allow for it.") + asked)
+        lines.append(severe + Markup(" The labels allow for this.") + asked)
     commands = [command_of(step, s) for step in s["actions"]]
     return First(
-        fact or "What the annotations tell",
+        fact or "What the annotations show",
         why,
         figure_of(levels.get("labels")) or (UNKNOWN if why else None),
         lines,

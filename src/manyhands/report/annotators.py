@@ -60,8 +60,8 @@ Profile = dict[str, Any]
 """All that is known of one annotator."""
 
 OUTVOTED = (
-    "This depends on who shares mistakes (the warning under “Worth a look”): annotators who share "
-    "them look better than they are, and those whom they outvote look worse."
+    "Who is good depends on who shares mistakes (see the warning under “Worth a look”). Annotators "
+    "who share mistakes look better than they are, and annotators whom they outvote look worse."
 )
 """Why nobody is judged while that is open."""
 
@@ -550,8 +550,8 @@ def warn_of_annotators(found: Findings) -> Iterator[tuple[str, str]]:
         verb = "is" if chance == 1 else "are"
         yield (
             WarningCode.BELOW_CHANCE,
-            f"{counted(chance, 'annotator')} {verb} significantly below chance (the whole interval "
-            f"lies below 1 in {table.n_classes}): "
+            f"{counted(chance, 'annotator')} {verb} right significantly less often than by "
+            f"guessing (the whole interval is below 1 in {table.n_classes}): "
             f"{listed(own['flagged'][Flag.BELOW_CHANCE], chance, most)}.",
         )
     if same:
@@ -591,12 +591,12 @@ def _actions(found: Findings) -> Iterator[Action]:
     need = "One annotator needs" if n == 1 else f"{n:,} annotators need"
     title = f"{need} a closer look"
     blame = (
-        f"{'It accounts' if n == 1 else 'Together they account'} for about {wrong:,.0f} of the "
-        f"about {total:,.0f} wrong annotations."
+        f"{'This annotator' if n == 1 else 'They'} gave about {wrong:,.0f} of the "
+        f"{total:,.0f} annotations that are probably wrong."
         if own["judged"]
-        else "Gold labels measure it."
+        else "This was measured on gold labels."
         if by_gold
-        else "How many of their annotations are wrong is not known."
+        else "It is not known how many of their annotations are wrong."
     )
     text = f"{blame} Look at examples before you draw conclusions."
     if is_open:
@@ -658,10 +658,10 @@ def _people_beside_models(found: Findings, flagged: Rows) -> str:
     names = [row["id"] for row in flagged if row["id"] in people]
     if not names:
         return ""
-    verb, who = ("is a person", "somebody") if len(names) == 1 else ("are people", "those")
+    verb, who = ("is a person", "this person is") if len(names) == 1 else ("are people", "they are")
     return (
-        f"{listed(names, len(names), 3)} {verb}, judged by labels that models help to decide: "
-        f"{who} whom the models outvote may well be right."
+        f"{listed(names, len(names), 3)} {verb}, but the labels by which {who} judged are partly "
+        "decided by models. A person whom the models outvote may well be right."
     )
 
 
@@ -722,7 +722,7 @@ def count_hurried(own: Mapping[str, Any]) -> int:
 
 
 def told_severities(s: Mapping[str, Any]) -> Markup:
-    """Say who surely gives too much or too little, those who do so most first; "" if nobody."""
+    """Say who surely grades too high or too low, those who do so most first; "" if nobody."""
     own = s.get("annotators") or {}
     found = [row for row in own.get("rows", []) if (row.get("severity") or {}).get("told")]
     found.sort(key=lambda row: -abs(row["severity"]["value"]))
@@ -749,12 +749,12 @@ def answer_right(s: Mapping[str, Any]) -> Answer:
         return None, "There are no annotations."
     measured = found.get("median_gold")
     share = found["median_accuracy"] if measured is None else measured
-    text = "How good anybody is, is not known: nothing shows how many of the labels are right."
+    text = "It is not known how good the annotators are: nothing shows how many labels are right."
     if share is not None:
         how = "expected, not measured" if measured is None else "measured on gold labels"
         text = f"The typical annotator is right in {percent(share)} of cases ({how})."
     is_open = any(each["code"] in SHARED for each in s.get("warnings") or ())
-    looks = " Whom to talk to depends on who shares mistakes." if is_open else _looks(found)
+    looks = " Find out who shares mistakes before you judge anybody." if is_open else _looks(found)
     return "annotators", f"{text}{looks}{_passes(s['data'])}"
 
 

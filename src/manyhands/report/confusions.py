@@ -336,33 +336,38 @@ def _actions(found: Findings) -> Iterator[Action]:
     rows = own["pairs"][: LIMITS["actions"]]
     most, total = sum(row["n"] for row in rows), own["n_wrong"]
     about = "" if own["truth"] == "gold" else "about "
-    wrong = "differ from gold labels" if own["truth"] == "gold" else "are probably wrong"
+    wrong = "differ from the gold labels" if own["truth"] == "gold" else "are probably wrong"
     share = f"{about}{percent(most / total)}"
-    pairs = "one pair" if len(rows) == 1 else f"{len(rows)} pairs"
-    text = f"{share[0].upper()}{share[1:]} of the annotations that {wrong} ({most:,} of {total:,}) "
-    text += f"are between {pairs} of classes."
+    pairs = (
+        "One pair of classes accounts"
+        if len(rows) == 1
+        else f"{len(rows)} pairs of classes account"
+    )
+    text = f"{pairs} for {share} of the annotations that {wrong} ({most:,} of {total:,})."
     if most >= total:  # All of them in all pairs says nothing.
         top = rows[0]
-        named = f"{shorten(str(top['true']))} labelled {shorten(str(top['given']))}"
-        text = f"{about}{total:,} annotations {wrong}, {about}{top['n']:,} of them as {named}."
+        named = f"“{shorten(str(top['true']))}” was labelled “{shorten(str(top['given']))}”"
+        text = f"{about}{total:,} annotations {wrong}. In {about}{top['n']:,} of them, {named}."
         text = f"{text[0].upper()}{text[1:]}"
     is_known = own["known"]
     if about and is_known:
-        text += " This is what the model expects from its labels, and it may be wrong."
+        text += " The model estimates this from its labels, and it may be wrong."
     if not is_known:
         # Which class is mistaken for which rests on labels that nothing vouches for.
         rows = _mixed_up(own["pairs"])
         text = (
-            "Annotators differ most between these classes. Which of them is right, and how often, "
-            f"is not known. {SAMPLE_TELLS}."
+            "Annotators disagree most often between these classes. It is not known which of them "
+            "is "
+            f"right, and how often. {SAMPLE_TELLS}."
         )
     title = "Clarify the guidelines for these classes"
     if is_scale_of_grades(found.inputs.table):
         title = "Agree on examples of these grades"
         if all(abs(row["row"] - row["column"]) == 1 for row in own["pairs"][: len(rows)]):
             text += (
-                " Neighbouring grades are always confused to some degree; an example of each, seen "
-                "by all, helps most."
+                " Neighbouring grades are always confused to some degree. It helps most to show "
+                "all "
+                "annotators an example of each grade."
             )
     yield Action(
         ActionCode.EXPLAIN,
@@ -426,11 +431,12 @@ def answer_confused(s: Mapping[str, Any]) -> Answer:
         named = f"“{shorten(str(top['true']))}” and “{shorten(str(top['given']))}”"
         return (
             "confusions",
-            f"Annotators differ most between {named}; which is right is not known.",
+            f"Annotators disagree most often between {named}; it is not known which is right.",
         )
     return (
         "confusions",
-        f"Most often, “{shorten(str(top['true']))}” is labelled “{shorten(str(top['given']))}”.",
+        f"The most frequent confusion: “{shorten(str(top['true']))}” is labelled "
+        f"“{shorten(str(top['given']))}”.",
     )
 
 

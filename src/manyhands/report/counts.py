@@ -252,8 +252,9 @@ def warn_of_agreement(data: Mapping[str, Any]) -> Told:
     if not agreement["n_instances"]:
         yield (
             WarningCode.NO_OVERLAP,
-            "No instance has two annotations: agreement cannot be measured, and all reliabilities "
-            "depend on the model's assumptions alone.",
+            "No item has two annotations. Agreement cannot be measured, and how reliable "
+            "annotators "
+            "are rests on the model's assumptions alone.",
         )
     alpha = agreement["alpha"]
     if alpha is not None and alpha < 0:
@@ -275,8 +276,8 @@ def warn_of_classes(never: list[Any], data: Mapping[str, Any]) -> Told:
     if ratio is not None and ratio >= IMBALANCED and not are_numbers:
         yield (
             WarningCode.IMBALANCE,
-            f"The most frequent class was given {ratio:,.0f} times as often as the least frequent: "
-            "accuracy says little about rare classes.",
+            f"The most frequent class was given {ratio:,.0f} times as often as the least frequent, "
+            "so accuracy says little about rare classes.",
         )
 
 
@@ -286,8 +287,10 @@ def warn_of_scale(table: AnnotationTable) -> Told:
         yield (
             WarningCode.LOOK_LIKE_GRADES,
             f"The labels {shown_order(table.classes).replace(' < ', ', ')} are read as names of "
-            "classes, but annotators who differ do so by little, as with grades. Read as grades "
-            "(--scale ordinal), they tell who gives too much, and a near miss counts as one.",
+            "classes. But annotators who differ mostly differ by little, as they do with grades. "
+            "If "
+            "they are grades, add --scale ordinal. The report then shows who grades too high, and "
+            "a near miss counts as less wrong.",
         )
 
 
@@ -297,13 +300,13 @@ def warn_of_coverage(data: Mapping[str, Any]) -> Told:
         verb = "has" if data["n_unannotated"] == 1 else "have"
         yield (
             WarningCode.UNANNOTATED,
-            f"{counted(data['n_unannotated'], 'instance')} {verb} no annotations.",
+            f"{counted(data['n_unannotated'], 'item')} {verb} no annotations.",
         )
     if data["n_single"] and data["agreement"]["n_instances"]:
         verb = "has" if data["n_single"] == 1 else "have"
         yield (
             WarningCode.SINGLE,
-            f"{counted(data['n_single'], 'instance')} {verb} only one annotation.",
+            f"{counted(data['n_single'], 'item')} {verb} only one annotation.",
         )
 
 
@@ -320,7 +323,7 @@ def warn_of_counting(data: Mapping[str, Any]) -> Told:
         verb = "repeats" if data["n_repeated"] == 1 else "repeat"
         yield (
             WarningCode.REPEATED,
-            f"{counted(data['n_repeated'], 'annotation')} {verb} a pair of instance and annotator.",
+            f"{counted(data['n_repeated'], 'annotation')} {verb} a pair of item and annotator.",
         )
     if data["weighted"]:
         yield WarningCode.WEIGHTS, "The table has weights; this report counts each annotation once."
@@ -333,11 +336,12 @@ def answer_data(s: Mapping[str, Any]) -> Answer:
         return "data", ""
     text = (
         f"{counted(d['n_annotators'], 'annotator')} gave "
-        f"{counted(d['n_annotations'], 'annotation')} to {counted(d['n_instances'], 'item')} in "
-        f"{counted(d['n_classes'], 'class', 'classes')}"
+        f"{counted(d['n_annotations'], 'annotation')} to {counted(d['n_instances'], 'item')}"
     )
     mean = d["per_instance"]["mean"]
-    return "data", f"{text}." if mean is None else f"{text}, {mean:.1f} per item."
+    each = "" if mean is None else f", {mean:.1f} per item"
+    classes = counted(d["n_classes"], "class", "classes")
+    return "data", f"{text}{each}. There {'is' if d['n_classes'] == 1 else 'are'} {classes}."
 
 
 def answer_classes(s: Mapping[str, Any]) -> Answer:

@@ -16,8 +16,8 @@ SOURCES = {"gold": "measured on gold labels", "sample": "measured on a random sa
 ESTIMATED = "estimated, not measured"
 
 MEASURED_NOTE = (
-    "The steps that may avoid the most mistakes come first. A figure that was measured on gold "
-    "labels says so; all others are what the model expects."
+    "The steps that may avoid the most mistakes come first. Figures that were measured on "
+    "gold labels say so; all others are what the model expects."
 )
 """In which order the steps are."""
 

@@ -207,9 +207,10 @@ def warn_of_gold(found: Findings) -> Iterator[tuple[str, str]]:
         if expected is not None and expected - row["accuracy"] > OVERCONFIDENT:
             yield (
                 WarningCode.OVERCONFIDENT,
-                f"{row['name']} expects {100 * expected:.0f}\u202f% of its labels to be right; "
-                f"against gold, {100 * row['accuracy']:.0f}\u202f% are. Its probabilities, and "
-                "everything derived from them, are too high.",
+                f"{row['name']} expects {100 * expected:.0f}\u202f% of its labels to be right, "
+                f"but by the gold labels, {100 * row['accuracy']:.0f}\u202f% are. Its "
+                "probabilities "
+                "are too high, and so is everything that rests on them.",
             )
 
 
@@ -225,8 +226,8 @@ def _actions(found: Findings) -> Iterator[Action]:
         ActionCode.GOLD,
         "gold-doubts",
         f"Check {counted(n, 'gold label')}",
-        f"Several good annotators agree on another class than {counted(n, 'gold label')} of "
-        f"{of:,}. Either the gold label or the guideline may be wrong.",
+        f"For {n:,} of {counted(of, 'gold label')}, several good annotators agree on another "
+        "class. Either the gold label or the guideline may be wrong.",
         n / 2,
         doubts["rows"][: LIMITS["actions"]],
     )
@@ -249,7 +250,8 @@ def answer_gold(s: Mapping[str, Any]) -> Answer:
     if not found and unused:
         return None, (
             f"The export of the annotations holds {counted(unused, 'gold label')} that "
-            f"{'was' if unused == 1 else 'were'} not used: give it as --gold, too."
+            f"{'was' if unused == 1 else 'were'} not used. To use them, give the export as "
+            "--gold, too."
         )
     if not found:
         return None, "There are no gold labels; --gold compares the labels with them."
@@ -263,8 +265,8 @@ def _told_of_gold(found: Mapping[str, Any]) -> str:
     if not others:
         return f"{percent(majority['accuracy'])} of the labels equal the {gold}."
     return (
-        f"{percent(others[0]['accuracy'])} of the labels equal the {gold}; of the majority’s "
-        f"labels, {percent(majority['accuracy'])} do."
+        f"{percent(others[0]['accuracy'])} of the labels equal the {gold}; of the labels by "
+        f"majority vote, {percent(majority['accuracy'])} do."
     )
 
 
@@ -276,8 +278,8 @@ def _told_of_doubts(found: Mapping[str, Any]) -> str:
     n, of = doubts["total"], found["n"]
     if n > MOST_DOUBTED * of:
         return (
-            f"Several annotators contradict {n:,} of them: so many that they err, rather than the "
-            "gold labels."
+            f"Several annotators contradict {n:,} of the gold labels. These are so many that the "
+            "annotators are wrong rather than the gold labels."
         )
     return f"Good annotators contradict {n:,} of the gold labels."
 

@@ -201,9 +201,9 @@ def _told_near(found: Mapping[str, Any]) -> str:
     if not near:
         return ""
     if near["source"] == "gold":
-        return f" Within one grade are {percent_range(near)}."
+        return f" {percent_range(near)} are within one grade of the truth."
     least, _ = percent_ends(near["low"], 1.0)
-    return f" At least {least}\u202f% are probably within one grade."
+    return f" At least {least}\u202f% are probably within one grade of the truth."
 
 
 def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, labels: str) -> str:
@@ -220,7 +220,7 @@ def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, l
         )
     if level["source"] == "gold":
         if level["n"] >= rest:
-            return f"{certain} of {which} are right: all of them have gold labels to compare with."
+            return f"{certain} of {which} are right, measured on gold labels for all of them."
         return f"{certain} of {which} are right, measured on {count(level['n'], 'gold label')}."
     about = certain if share.startswith(">") else f"About {share}"
     return f"{about} of the {labels} are right: estimated from how annotators agree, not measured."
@@ -229,8 +229,9 @@ def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, l
 def _told_alike(found: Mapping[str, Any]) -> str:
     """Say what the level depends on where some annotators may share mistakes, and what mends it."""
     return (
-        f"If {_named(found['alike'])} share mistakes, which is possible, it is in the lower part "
-        f"of this range; if not, in the upper part. {_counted_apart(found)}"
+        f"{_named(found['alike'])} may share mistakes. If they do, the share of right labels is "
+        "in the "
+        f"lower part of this range; if not, it is in the upper part. {_counted_apart(found)}"
     )
 
 
@@ -245,11 +246,11 @@ def _named(alike: list[Any]) -> str:
 def _counted_apart(found: Mapping[str, Any]) -> str:
     """Say that labels count annotators one by one who may share mistakes, and what mends it."""
     n = count(len(found["alike"]), "independent annotator")
-    text = f"The labels still count them as {n}"
+    text = f"The labels count them as {n} so far"
     if option := found.get("declare"):
         return (
-            f"{text}: declare them as one family ({option}), and the labels are inferred again "
-            "with them as little more than one."
+            f"{text}. Declare them as one family ({option}), and the labels are inferred again "
+            "with the family as little more than one annotator."
         )
     return f"{text}."
 
@@ -260,7 +261,9 @@ def _why_unknown(summary: Summary) -> str:
     if n_classes < 2:
         return "there is one class only."
     if found.get("anonymous"):
-        return "nobody knows who gave which vote, so that no annotator can be compared with others."
+        return (
+            "the data do not say who gave which label, so no annotator can be compared with others."
+        )
     if n_classes > HARMLESS_CLASSES:
         return f"{n_classes:,} classes are too many to compare annotators by."
     tell = SAMPLE_TELLS
@@ -282,25 +285,25 @@ def _why_unknown(summary: Summary) -> str:
         if n_units == 2:
             return (
                 "there are two annotators (a family counts as one), and how often they agree does "
-                f"not tell how good either is. {tell}"
+                f"not show how good either of them is. {tell}"
             )
         if not found.get("single"):
             return (
-                "one annotator (or one family) labelled what the others share with nobody else, "
-                f"and how often they agree does not tell how good either is. {tell}"
+                "the other annotators share items with one annotator (or one family) only, and how "
+                f"often two annotators agree does not show how good either of them is. {tell}"
             )
     if not found.get("identified", True):
-        return f"nothing in the annotations decides who is right. {tell}."
+        return f"the annotations do not show who is right. {tell}."
     if found.get("single"):
         return (
-            "most items have the annotation of one annotator (a family counts as one), so that "
-            "nothing shows who is right. Second annotations of some items would tell (manyhands "
-            "next says which)."
+            "most items were labelled by one annotator only (a family counts as one), so nothing "
+            "shows who is right. Second annotations of some items would show it (manyhands next "
+            "lists the items)."
             if found.get("families")
-            else "most items have one annotation, so that no two answers can be compared. Second "
-            "annotations of some items would tell (manyhands next says which)."
+            else "most items have only one annotation, so no two answers can be compared. Second "
+            "annotations of some items would show it (manyhands next lists the items)."
         )
-    return f"an estimate from so few labels says nothing. {tell}."
+    return f"there are too few labels for an estimate. {tell}."
 
 
 def headline_of_new_items(summary: Summary) -> str:
@@ -315,15 +318,15 @@ def told_of_new_items(level: Mapping[str, Any] | None) -> str:
     """Say how often a classifier is right on new items; ``level`` as of `Level.to_dict`."""
     if level is None or level["high"] - level["low"] > VAGUE:
         return (
-            "How often the classifier is right on new items was not estimated. What it says of "
-            "the items that it was trained on does not tell."
+            "How often the classifier is right on new items was not estimated. Its answers on "
+            "items that it was trained on do not show this."
         )
     if level["source"] == "gold":
         how = f"measured on {count(level['n'], 'gold label')} that it was not trained on"
         return f"On new items, the classifier is right in {percent_range(level)} of cases, {how}."
     return (
-        f"On new items, the classifier is right in about {percent_range(level)} of cases: "
-        "cross-validated against the annotators’ labels."
+        f"On new items, the classifier is right in about {percent_range(level)} of cases, as "
+        "estimated by cross-validation against the annotators’ labels."
     )
 
 

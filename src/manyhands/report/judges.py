@@ -233,7 +233,7 @@ def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
     width = max(map(len, names))
     for name, judge in zip(names, found["judges"], strict=True):
         yield f"  {name:<{width}}  {line_of(judge)}"
-    yield "  * no other judge is surely better"
+    yield "  * means that no other judge is surely better"
     if lines := list(open_lines(found)):
         yield from ("", *lines)
     yield from class_lines(found)
@@ -243,14 +243,15 @@ def compared_line(compared: Mapping[str, Any]) -> str:
     """Return how labels were compared, and what compares them otherwise."""
     if compared["order"] is None:
         return (
-            "Labels are compared as names: equal or not. If they are grades, --ordered compares "
-            "them by their distance."
+            "Labels are compared as names, which are equal or not. If they are grades, add "
+            "--ordered "
+            "to compare them by their distance."
         )
     order = list(map(str, compared["order"]))
     shown = order if len(order) <= MOST_SHOWN else [*order[:5], "...", *order[-5:]]
     return (
-        f"Labels are compared as grades, in the order {', '.join(shown)}: the nearer, the more "
-        "they agree. --scale nominal compares names."
+        f"Labels are compared as grades, in the order {', '.join(shown)}. The "
+        "nearer two grades are, the more they agree. Add --scale nominal to compare them as names."
     )
 
 
@@ -279,25 +280,30 @@ def open_lines(found: Mapping[str, Any]) -> Iterator[str]:
         if n_items < LEAST_OF_JUDGE:
             shared = "item" if n_items == 1 else "items"
             yield (
-                f"{judge['name']} is open: it labelled {n_items or 'no'} {shared} that people "
-                "labelled together, which says nothing of it. Have it label the others, too."
+                f"It is open whether {judge['name']} can stand in for a person: it labelled "
+                f"{n_items or 'no'} {shared} that people labelled together, which is too few. Have "
+                "it label the others, too."
             )
         elif more is None or more > 100:
             yield (
-                f"{judge['name']} is open: its share is so near {limit:.2g}, or people agree so "
-                "little, that more items of this kind would hardly decide."
+                f"It is open whether {judge['name']} can stand in for a person. Its agreement is "
+                "so "
+                f"near {limit:.2g} of a person's, or people agree so little, that more items of "
+                "this kind would hardly decide it."
             )
         else:
             n = math.ceil(more * judge["n_items"])
             yield (
-                f"{judge['name']} is open: about {max(more, 1.1):.1f} times as many items "
-                f"({n:,} in all) would decide whether it reaches {limit:.2g} of a person."
+                f"It is open whether {judge['name']} can stand in for a person. About "
+                f"{max(more, 1.1):.1f} times as many items ({n:,} in all) would decide whether it "
+                f"reaches {limit:.2g} of a person's agreement."
             )
     best = found["judges"][0]
     if best["low"] is not None and best["r"] is not None and best["low"] >= 1 - 1e-9:
         yield (
-            f"{best['name']} agrees with people better than they do with one another, so one "
-            "person's check does not improve a label: have doubtful ones checked by several."
+            f"{best['name']} agrees with people better than people agree with one another. A check "
+            "by one person therefore does not improve its labels; have doubtful labels checked by "
+            "several people."
         )
 
 
@@ -341,7 +347,7 @@ def share_lines(shares: Mapping[str, Any]) -> Iterator[str]:
     given = "drawn at random" if shares["random"] else "if these were drawn at random"
     yield ""
     yield (
-        f"What people would say of all {shares['n_items']:,} items, from their labels of "
+        f"How people would label all {shares['n_items']:,} items, from their labels of "
         f"{shares['n_labelled']:,} ({given}) and the judges' labels of all:"
     )
     names = [str(row["label"]) for row in shares["classes"]]
@@ -361,7 +367,7 @@ def share_lines(shares: Mapping[str, Any]) -> Iterator[str]:
             f"alone {mean['people_low']:.2f} to {mean['people_high']:.2f})"
         )
     if not shares["random"]:
-        yield "  If they were, say so with --random; if they were not, do not use these shares."
+        yield "  If they were, add --random; if they were not, do not use these shares."
 
 
 def answer_judges(s: Mapping[str, Any]) -> Answer:

@@ -208,7 +208,7 @@ def gold_section(found: SetFindings) -> Content | None:
 
 
 def annotators_section(found: SetFindings) -> Content:
-    """Describe how much each annotator overlooks and ticks in vain, those to look at first."""
+    """Describe how much each annotator overlooks and ticks wrongly, those to look at first."""
     table, model = found.table, found.model
     n = table.annotations_per_annotator()
     ticks = np.bincount(table.annotator, table.ticks_per_answer(), table.n_annotators)
@@ -242,7 +242,7 @@ def annotators_section(found: SetFindings) -> Content:
         if misses[r]:
             flags.append("overlooks labels")
         if vain[r]:
-            flags.append("ticks in vain")
+            flags.append("ticks wrongly")
         rows.append(
             _person(found, people, r)
             | {"flags": flags, "extra": float(extra[r]) if flags else 0.0}
@@ -448,8 +448,8 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             [_doubt(row) for row in rows],
             [
                 f"write them into a sheet: {command} -n 50 --out review.csv",
-                "or correct them by check boxes on the page of 'manyhands explore'; what you "
-                "decide goes into the next aggregate as --known",
+                "or correct them by check boxes on the page of 'manyhands explore'; to use your "
+                "corrections, give them to aggregate as --known",
             ],
         )
     yield from _explain(found)
@@ -472,8 +472,9 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             ActionCode.SAMPLE,
             "set_levels",
             "Measure how many labels are right",
-            "Nobody measured it: correct the sets of some random items yourself, and give them as "
-            "--gold. Experts often tick more than crowds do, which agreement cannot show.",
+            "This was not measured so far. Correct the sets of some random items yourself, and "
+            "give them as --gold. Experts often tick more than crowds do, which agreement cannot "
+            "show.",
             float(found.decided.ticks.sum()) if given is None else 0.0,
             (),
             [f"draw a sample: {command} --random 50 --out sample.csv"],
@@ -496,9 +497,9 @@ def _doubt(row: Content) -> Content:
     labels = ", ".join(clipped(name) for name in row["labels"]) or "no label"
     state = "given" if first["given"] else "not given"
     text = (
-        f"{labels}; “{clipped(first['option'])}” is {state}, right with a "
-        f"probability of {percent(round(first['certainty'], 2))}, ticked by {first['n_ticked']} of "
-        f"{row['n_annotations']}"
+        f"{labels}; “{clipped(first['option'])}” is {state}, which is right with "
+        f"a probability of {percent(round(first['certainty'], 2))} ({first['n_ticked']} of "
+        f"{row['n_annotations']} answers tick it)"
     )
     return {"id": row["id"], "text": text}
 
@@ -516,7 +517,8 @@ def _talk(found: SetFindings, expected: float) -> Iterator[Action]:
         ActionCode.TALK,
         "set_annotators",
         f"{who} labels, or {'ticks' if n == 1 else 'tick'} too much",
-        "The sets allow for it, as far as the answers show. Show these annotators examples before "
+        "The sets allow for this, as far as the answers show it. Show these annotators examples "
+        "before "
         f"they answer more; {A_FLAG}.",
         min(sum(row["extra"] for row in rows) / each, expected),
         [_habit(row, people["typical"]) for row in rows[: LIMITS["actions"]]],
@@ -531,7 +533,7 @@ def _habit(row: Content, typical: Mapping[str, float]) -> str:
             f"ticks {percent(round(row['sensitivity'], 2))} of the labels that apply (the typical "
             f"annotator {percent(round(typical['sensitivity'], 2))})"
         )
-    if "ticks in vain" in row["flags"]:
+    if "ticks wrongly" in row["flags"]:
         told.append(
             f"ticks {percent(round(row['false_tick_rate'], 2))} of the labels that do not apply "
             f"(the typical annotator {percent(round(typical['false_tick_rate'], 2))})"
@@ -541,7 +543,7 @@ def _habit(row: Content, typical: Mapping[str, float]) -> str:
 
 
 def flagged_annotators(found: SetFindings) -> list[Content]:
-    """Return who surely overlooks more, or ticks more in vain, than the typical annotator.
+    """Return who surely overlooks more, or ticks more wrongly, than the typical annotator.
 
     Returns
     -------
@@ -572,7 +574,7 @@ def _explain(found: SetFindings) -> Iterator[Action]:
         "set_options",
         f"Explain {counted(len(rows), 'option')} better",
         f"Annotators hardly agree on when to tick {names}: "
-        "clearer guidelines, or options that do not overlap, help more than further answers.",
+        "clearer guidelines, or options that do not overlap, would help more than further answers.",
         sum(row["expected_wrong"] for row in rows) / 3,
         [
             f"{clipped(row['option'])}: alpha {row['alpha']:.2f}, ticked in "
@@ -601,8 +603,9 @@ def told_of_sets(sets: SetFindings) -> str:
         return f"No label was given to any of the {counted(n_instances, 'item')}."
     if given is None:
         return (
-            f"How many of the {labels} are right is not known: too few items have answers of two "
-            f"independent annotators or more. Known sets of {N_RANDOM} random items would tell: "
+            f"How many of the {labels} are right is not known: too few items have answers by two "
+            f"or more independent annotators. Checked sets of {N_RANDOM} random items would show "
+            "it: "
             f"{review_command(sets)} --random {N_RANDOM}"
         )
     if given.source == "gold" and gold is not None:
@@ -613,7 +616,7 @@ def told_of_sets(sets: SetFindings) -> str:
             f"{counted(given.n, 'label')} of items with gold."
         )
         if some:
-            text += " Nothing was measured of the other options."
+            text += " The other options were not measured."
         if found is not None and found.source == "gold":
             text += (
                 f" Of {counted(found.n, 'label')} that apply by gold, {_range(found)} were given."
@@ -642,9 +645,8 @@ def told_of_decision(rule: str, threshold: float | None, decided: SetDecision) -
             "annotators overlook labels, and can cost if they do not."
         )
     return (
-        "An option is ticked where it is more probable than not, which makes the fewest wrong "
-        "cells. If overlooked labels are worse than false ones, decide by --rule f1 or a lower "
-        "--threshold."
+        "An option is ticked if it is more probable than not, which makes the fewest mistakes. "
+        "If overlooked labels are worse than false labels, add --rule f1 or a lower --threshold."
     )
 
 
@@ -700,7 +702,7 @@ def answer_annotators(s: Mapping[str, Any]) -> Answer:
     """Answer how good the annotators are."""
     own = s["set_annotators"]
     if not own.get("judged"):
-        return "set_annotators", "How good anybody is, is not known."
+        return "set_annotators", "It is not known how good the annotators are."
     typical, n = own["typical"]["sensitivity"], own["n_flagged"]
     who = f"{counted(n, 'annotator')} surely {'does' if n == 1 else 'do'} worse" if n else ""
     text = f"The typical annotator ticks {percent(round(typical, 2))} of the labels that apply"
@@ -737,7 +739,7 @@ SET_SECTIONS: Final[tuple[Section, ...]] = (
         words={"percent_range": percent_range},
         answer=lambda s: ("set_levels", s["set_levels"]["headline"]),
     ),
-    Section("set_gold", "What does gold show?", "set_gold.html", gold_section),
+    Section("set_gold", "What do the gold labels show?", "set_gold.html", gold_section),
     Section(
         "set_options",
         "Which options are unclear?",

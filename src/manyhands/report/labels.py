@@ -237,7 +237,7 @@ def answer_labels(s: Mapping[str, Any]) -> Answer:
         return "labels", "Nothing shows how sure a single label is."
     if actions and found["kind"] != "given":
         n, of = actions["accept"], counted(s["data"]["n_instances"], "label")
-        return "labels", f"{f'{n:,}' if n else 'None'} of {of} can be accepted as they are."
+        return "labels", f"{f'{n:,}' if n else 'None'} of {of} can be accepted without review."
     return "labels", (
         f"{sure['n_certain']:,} of {counted(found['n'], 'label')} are at least "
         f"{percent(sure['certain'])} certain."

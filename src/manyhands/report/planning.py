@@ -269,16 +269,16 @@ def enough(plan: Mapping[str, Any] | None) -> str:
         return ""
     price = plan["per_right_label"]
     if plan["n_warm_up"]:
-        return "You need more annotations: with so few per item, nobody can be told good from bad."
+        return "You need more annotations: with so few per item, nothing shows who is good."
     if not plan.get("judged", True):
         if plan.get("measured"):
             return (
-                "Whether more annotations are worth their price is not known, because the "
-                "annotations alone do not show how good the annotators are. Your gold labels do, "
-                "if you give them as --known."
+                "It is not known whether more annotations are worth their price, because the "
+                "annotations alone do not show how good the annotators are. Your gold labels "
+                "show it if you give them as --known."
             )
         return (
-            "Whether more annotations are worth their price is not known, because nothing shows "
+            "It is not known whether more annotations are worth their price, because nothing shows "
             f"how good the annotators are. {SAMPLE_TELLS}."
         )
     rate = one_in(None if price is None else 1 / price, ordered=plan.get("unit") == "grade")
@@ -295,7 +295,7 @@ def enough(plan: Mapping[str, Any] | None) -> str:
             f"{answer}: {told}. Reviewing doubtful labels corrects more"
             f"{'' if is_good else ', and so may clearer guidelines or better annotators'}."
         )
-    return f"More annotations help: {told} Compare with their price."
+    return f"More annotations help: {told} Compare this with their price."
 
 
 def is_of_annotations(model: Any) -> bool:
@@ -446,9 +446,10 @@ def _actions(found: Findings) -> Iterator[Action]:
                 ActionCode.SAMPLE,
                 "review",
                 f"Check {N_RANDOM} labels that are drawn at random",
-                "Nothing shows how good the annotators are. Known labels of random items do: draw "
-                f"them with 'manyhands review --random {N_RANDOM}', and give the file back as "
-                "--known.",
+                "Nothing in the annotations shows how good the annotators are; labels that you "
+                "check "
+                f"yourself do. Draw {N_RANDOM} items with 'manyhands review --random {N_RANDOM}', "
+                "fill in their labels, and give the file as --known.",
                 n_instances,
                 command=f"manyhands review ANNOTATIONS --random {N_RANDOM} --out sample.csv",
             )

@@ -202,18 +202,19 @@ def _facts(model: BradleyTerry) -> list[str]:
         better = model.better()
         apart = (better >= 0.975).sum() / (n * (n - 1) / 2)
         facts.append(
-            f"Of all pairs of items, {percent(float(apart))} can be told apart at 95 % confidence."
+            f"In {percent(float(apart))} of all pairs of items, it is clear which item is "
+            "stronger (95 % confidence)."
         )
     if model.position_ != 0:
         left = float(expit(model.position_))
         facts.append(
-            f"Between two equal items, a typical annotator prefers the left one in {percent(left)} "
-            "of the decided comparisons, as the model estimates it."
+            f"Of two equal items, a typical annotator prefers the left one in {percent(left)} "
+            "of the comparisons that are not ties, as the model estimates."
         )
     if model.reliability_variance_:
         facts.append(
-            "Annotators differ in how well they tell better from worse, and the answers of those "
-            "who do it well count more."
+            "Annotators differ in how well they tell better from worse. The answers of "
+            "annotators who do so well count more."
         )
     return facts
 
@@ -231,7 +232,7 @@ def _of_random(annotators: Mapping[str, list[Any]]) -> list[str]:
     )
     return [
         f"{listed(names, len(names))} {verb} nearly at random: {who} better from worse less than "
-        f"half as well as the average annotator, and maybe not at all. {whose} count little."
+        f"half as well as the average annotator, and perhaps not at all. {whose} count little."
     ]
 
 
@@ -284,14 +285,21 @@ def answer_annotators(s: Mapping[str, Any]) -> Answer:
     """Answer how annotators compare."""
     looks = s["annotators"].get("look", ())
     n = sum(bool(look) for look in looks)
-    who = f"{n:,} of them {'needs' if n == 1 else 'need'} a look" if n else "Nobody needs a look"
+    who = (
+        f"{n:,} of them {'needs' if n == 1 else 'need'} a closer look"
+        if n
+        else "Nobody needs a closer look"
+    )
     return "annotators", f"{counted(len(looks), 'annotator')} compared items. {who}."
 
 
 def answer_pairs(s: Mapping[str, Any]) -> Answer:
     """Answer which comparisons are surprising."""
     n = len(next(iter(s["pairs"].values()), ()))
-    return "pairs", f"{counted(n, 'pair')} of items, those that fit the ranking least first."
+    return (
+        "pairs",
+        f"{counted(n, 'pair')} of items, beginning with those that fit the ranking least.",
+    )
 
 
 SECTIONS: Final = (
@@ -301,7 +309,7 @@ SECTIONS: Final = (
         "better",
         "Which of two items is better?",
         "ranking_better.html",
-        answer=lambda _: ("better", "A table of all pairs, with the probability of each."),
+        answer=lambda _: ("better", "The table has the probability for every pair."),
     ),
     Section(
         "annotators",
@@ -316,7 +324,7 @@ SECTIONS: Final = (
         "next",
         "What should be compared next?",
         "ranking_next.html",
-        answer=lambda _: ("next", "The pairs that make the ranking surest."),
+        answer=lambda _: ("next", "The pairs that would make the ranking most certain."),
     ),
     Section(
         "method",

@@ -227,13 +227,13 @@ def _actions(found: RatingFindings) -> Iterator[Action]:
     rows = [row for row in people["rows"] if row["told"]][: LIMITS["actions"]]
     if rows:
         n = people["n_sure"]
-        who = "One annotator gives" if n == 1 else f"{n:,} annotators give"
+        who = "One annotator rates" if n == 1 else f"{n:,} annotators rate"
         yield Action(
             ActionCode.TALK,
             "rating_annotators",
-            f"{who} too much or too little",
-            "The values allow for it: what an annotator gives too much is subtracted. Before "
-            "these annotators rate more, show them examples.",
+            f"{who} too high or too low",
+            "The values allow for this: each annotator's deviation is subtracted. Show these "
+            "annotators examples before they rate more.",
             0.0,
             [f"{row['id']} {row['told']}, in {counted(row['n_annotations'], 'rating')}"
              for row in rows],
@@ -244,12 +244,12 @@ def _actions(found: RatingFindings) -> Iterator[Action]:
         yield Action(
             ActionCode.BUY,
             "rating_items",
-            "All values are equally sure" if equal else "Have these items rated again first",
-            "No item needs another rating more than the others, as all have equally many. The "
-            "ratings of these differ most from their values; look at them first."
+            "All values are equally certain" if equal else "Have these items rated again first",
+            "All items have equally many ratings, so none needs another rating more. The ratings "
+            "of these items differ most from their values, so look at them first."
             if equal
-            else "Their values are the least sure. One more rating narrows an interval most where "
-            "there are few.",
+            else "Their values are the least certain. One more rating narrows an interval most if "
+            "the item has few ratings.",
             0.0,
             [
                 {
@@ -268,7 +268,7 @@ def headline(summary: Mapping[str, Any]) -> str:
     if own["half_width"] is None:
         return "Every value was given: nothing was averaged."
     if (summary.get("rating_agreement") or {}).get("doubt"):
-        return "Trust no value yet: the annotators may agree by chance alone."
+        return "Do not trust any value yet: the annotators may agree by chance alone."
     return (
         f"The value of a typical item is known to within ± {quantity(own['half_width'])} (95 % "
         f"interval), where ratings go from {short(own['lowest'])} to {short(own['highest'])}: "
@@ -313,8 +313,8 @@ def answer_annotators(s: Mapping[str, Any]) -> Answer:
     n = s["rating_annotators"]["n_sure"]
     who = counted(n, "annotator") if n else "Nobody"
     return "rating_annotators", (
-        f"{who} surely {'give' if n > 1 else 'gives'} too much or too little; the values allow "
-        "for it."
+        f"{who} surely {'rate' if n > 1 else 'rates'} too high or too low; the values allow "
+        "for this."
     )
 
 
@@ -324,10 +324,11 @@ def answer_items(s: Mapping[str, Any]) -> Answer:
     if not own:
         return None, "Every value was given."
     if own["all_equally_sure"]:
-        return "rating_items", "All values are equally sure."
+        return "rating_items", "All values are equally certain."
     first = own["rows"][0]
     return "rating_items", (
-        f"The least sure is {first['value']:.2f}, with an interval from {first['low']:.2f} to "
+        f"The least certain value is {first['value']:.2f}, with an interval from "
+        f"{first['low']:.2f} to "
         f"{first['high']:.2f}."
     )
 
@@ -359,7 +360,7 @@ RATING_SECTIONS: Final[tuple[Section, ...]] = (
     ),
     Section(
         "rating_items",
-        "Which values are the least sure?",
+        "Which values are the least certain?",
         "rating_items.html",
         doubtful_section,
         answer=answer_items,

@@ -95,8 +95,8 @@ def _actions(found: Findings) -> Iterator[Action]:
         (own["n_to_review"] if wrong is None else wrong) / 2,
         rows,
         [
-            "this command opens a page on which one key corrects a label; give your corrections "
-            "to the next fit or aggregate as --known"
+            "this command opens a page on which you correct a label with one key; to use your "
+            "corrections, give them to fit or aggregate as --known"
         ],
         "manyhands explore FOLDER --annotations ANNOTATIONS",
     )
@@ -105,21 +105,21 @@ def _actions(found: Findings) -> Iterator[Action]:
 def _how_many_wrong(n: int, levels: Mapping[str, Any] | None, wrong: float | None) -> str:
     """Say how many labels are wrong, as the headline implies it, and what is listed."""
     labels = counted(n, "label")
-    listed = "The most doubtful come first."
-    unseen = "Mistakes that most annotators share do not stand out: check a random sample, too."
+    listed = "The most doubtful labels come first."
+    unseen = "Mistakes that most annotators share look certain, so check a random sample, too."
     level = None if levels is None else levels["labels"]
     if wrong is None or levels is None or level is None:
-        return f"How many of the {labels} are wrong is not known. {listed} {unseen}"
-    source = {"gold": "By your gold labels", "sample": "By your random sample"}
+        return f"It is not known how many of the {labels} are wrong. {listed} {unseen}"
+    source = {"gold": "Judging by your gold labels", "sample": "Judging by your random sample"}
     of = levels["n"] - levels.get("n_known", 0)
     right = count_ends(of, level["low"], level["high"])
     least, most = of - right[1], of - right[0]
     if of < levels["n"]:
         labels = counted(of, "other label")
-    by = source.get(level["source"], "By how annotators agree")
+    by = source.get(level["source"], "Judging by how annotators agree")
     text = (
         f"{by}, we expect {number_of_wrong(wrong)} "
-        f"wrong among {labels} ({least:,} to {most:,}). {listed}"
+        f"of {labels} to be wrong ({least:,} to {most:,}). {listed}"
     )
     return text if level["source"] in source else f"{text} {unseen}"
 
@@ -136,17 +136,19 @@ def answer_review(s: Mapping[str, Any]) -> Answer:
         return None, "There is one class only."
     wrong = n_wrong(s)
     if wrong is None:
-        return "review", f"{_to_review(found)} The most doubtful come first.".strip()
+        return "review", f"{_to_review(found)} The most doubtful labels come first.".strip()
     of = s["levels"]["n"] - s["levels"].get("n_known", 0)
     number = number_of_wrong(wrong)
-    wrong_of = f"{number[0].upper()}{number[1:]} of {of:,} {'is' if wrong < 1.5 else 'are'} wrong"
-    return "review", f"{_to_review(found)} {wrong_of}; the doubtful come first.".strip()
+    wrong_of = (
+        f"{number[0].upper()}{number[1:]} of {of:,} {'is' if wrong < 1.5 else 'are'} probably wrong"
+    )
+    return "review", f"{_to_review(found)} {wrong_of}; the most doubtful come first.".strip()
 
 
 def _to_review(found: Mapping[str, Any]) -> str:
     n = found.get("n_to_review")
     if n and n == found["n"] and n > 1:
-        return f"All of them, {N_RANDOM} that are drawn at random first."
+        return f"All of them. Begin with {N_RANDOM} labels that are drawn at random."
     return f"{counted(n, 'label')} {'needs' if n == 1 else 'need'} review." if n else ""
 
 

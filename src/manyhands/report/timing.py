@@ -149,10 +149,12 @@ def answer_time(s: Mapping[str, Any]) -> Answer:
     told = []
     if speed:
         fast = count_hurried(s["annotators"])
-        who = "Nobody hurries" if not fast else f"{counted(fast, 'annotator')} hurry"
-        if fast == 1:
-            who = "1 annotator hurries"
-        told.append(f"{who} (below a third of the typical time).")
+        who = (
+            f"{counted(fast, 'annotator')} {'takes' if fast == 1 else 'take'}"
+            if fast
+            else "Nobody takes"
+        )
+        told.append(f"{who} less than a third of the typical time.")
     if windows and (trend := _trend(windows["rows"])):
         told.append(trend)
     return "time", " ".join(told) or "There are too few times to compare."
@@ -164,12 +166,14 @@ def _trend(rows: Sequence[Mapping[str, Any]]) -> str:
     if len(rows) < 2:
         return ""
     measured = first["gold"] is not None and last["gold"] is not None
-    key, how = ("gold", "measured on gold") if measured else ("expected", "expected, not measured")
+    key, how = (
+        ("gold", "measured on gold labels") if measured else ("expected", "expected, not measured")
+    )
     if first[key] is None or last[key] is None:
         return ""
     return (
         f"{percent(first[key])} of the first and {percent(last[key])} of the last annotations are "
-        f"right, {how}."
+        f"right ({how})."
     )
 
 

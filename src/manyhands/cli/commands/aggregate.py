@@ -456,7 +456,7 @@ def _of_ratings(
 
 
 def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
-    """Print the first values, what annotators give too much, and errors if there is gold."""
+    """Print the first values, who rates too high or too low, and errors if there is gold."""
     shown = [
         [row["task"], *(_rounded(row[name]) for name in ("label", "low_95", "high_95", "mean"))]
         for row in result["values"][:10]
@@ -491,13 +491,14 @@ def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
         say_files(result["files"])
         say(
             f"in {out.name if out.suffix else 'labels.csv'}, 'label' is the mean of the ratings "
-            "without what annotators give too much or too little, and low_95 to high_95 hold the "
+            "after each annotator's deviation is subtracted, and low_95 to high_95 hold the "
             "true value with a probability of 95 %, if ratings scatter as evenly as the method "
-            "takes them to; 'mean' and 'median' are those of the ratings as they are"
+            "assumes; 'mean' and 'median' are those of the unchanged ratings"
         )
     if out is not None and not out.suffix:
         say(
-            "in annotators.csv, 'severity' is what an annotator gives too much (too little where "
+            "in annotators.csv, 'severity' is by how much an annotator rates too high (too low "
+            "where "
             "it is negative), and 'sd' how far the ratings scatter around the values"
         )
 

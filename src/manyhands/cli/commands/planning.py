@@ -249,12 +249,13 @@ Folder = Annotated[
 OF_NUMBERS = {
     "annotators": (
         "says how often each annotator is right",
-        "annotators.csv says how much each annotator gives too much (severity) and how far their "
+        "annotators.csv says by how much each annotator rates too high (severity) and how far "
+        "their "
         "ratings scatter (sd)",
     ),
     "review": (
         "lists labels that are probably wrong",
-        "labels.csv has each value with its 95 % interval, and report.html lists the least sure "
+        "labels.csv has each value with its 95 % interval, and report.html lists the least certain "
         "values first",
     ),
     "next": (
@@ -812,8 +813,8 @@ def annotators(
         else "accuracy_on_gold: measured on gold labels. The annotations alone do not show how "
         "good anybody is, so no accuracy is expected"
         if truth is not None
-        else "How often each annotator is right is not known: the annotations do not show how good "
-        f"anybody is. {SAMPLE_TELLS}"
+        else "It is not known how often each annotator is right: the annotations do not show how "
+        f"good anybody is. {SAMPLE_TELLS}"
     )
     if graded:
         say(SEVERITY)
