@@ -13,10 +13,11 @@ from manyhands.explore.desk import Choice
 from manyhands.explore.inputs import open_desk
 from manyhands.explore.outputs import write_reviewed
 from manyhands.io import consensus, read_annotations
-from manyhands.io.consensus_labels import RULE
+from manyhands.io.consensus_labels import REVIEW_RULE, RULE
 from manyhands.planning import screen_annotators
 from manyhands.report import planning
 from tests.cli.conftest import QUICK, done, done_json, read_rows, run, write_csv
+from tests.explore.test_explore import ask
 
 N = 90
 CLASSES = ["bad", "fair", "good"]
@@ -166,6 +167,30 @@ def test_to_review_means_the_same_everywhere():
     assert f"{n}\u00a0labels need review" in page
 
 
+def test_the_rule_that_is_printed_is_that_of_every_label():
+    """It says what to do with a label that is 94 % certain, and why another one is accepted."""
+    said = " ".join(done("aggregate", "A.csv", "--out", "labels").stdout.split())
+    certain = int(re.search(r"at least (\d+)\s% certain and at least two annotators", said)[1])
+    enough = int(re.search(r"needs review if its item has (\d+) annotations or more", said)[1])
+    found = set()
+    for row in read("labels/labels.csv"):
+        n = int(row["n_annotations"])
+        gave = round(float(row["agreement"]) * n)
+        is_sure = float(row["probability"]) >= certain / 100 and gave >= 2
+        told = "accept" if is_sure else "review" if n >= enough else "collect more"
+        assert row["action"] == told
+        found.add((told, float(row["probability"]) >= 0.9))
+    assert {("accept", True), ("review", True), ("review", False)} <= found
+    page = Path("labels/report.html").read_text(encoding="utf-8")
+    for place in ("review", "labels"):
+        section = re.search(rf'<section[^>]* id="{place}".*?</section>', page, flags=re.DOTALL)
+        section = section or re.search(rf'id="{place}".*?</section>', page, flags=re.DOTALL)
+        assert REVIEW_RULE in section[0]
+    assert REVIEW_RULE in " ".join(done("review", "A.csv").stdout.split())
+    with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
+        assert RULE in ask(desk, "/list")[2]
+
+
 def test_one_number_of_labels_is_accepted_everywhere():
     few = [(row["task"], row["label"]) for row in read("gold.csv")[:20]]
     write_csv(Path("few.csv"), [("task", "label"), *few])
@@ -179,7 +204,7 @@ def test_one_number_of_labels_is_accepted_everywhere():
     found = json.loads(Path("labels/summary.json").read_text())["labels"]
     assert (found["actions"]["accept"], found["rule"]) == (n, RULE)
     page = Path("labels/report.html").read_text(encoding="utf-8")
-    assert re.search(rf"<b>{n}</b> of {N}\s+labels are\s+accepted", page)
+    assert re.search(rf"<b>{n}</b> of {N}\s+labels are\s+accepted, \d+ need", page)
     assert RULE in page
     assert "in labels.csv, 'probability' is the probability that the label is right" in said
 

@@ -153,7 +153,10 @@ def say_actions(result: dict[str, Any]) -> None:
     if n := result.get("n_known"):
         actions["accept"] += f" ({n:,} of them known)"
     say(f"recommended: {', '.join(actions.values())}")
+    from manyhands.io.consensus_labels import REVIEW_RULE
+
     say(result["rule"])
+    say(REVIEW_RULE)
     if not counts["accept"] and any(counts.values()):
         say(
             "No label is sure enough to be accepted yet. 'manyhands next' says whom to ask about "

@@ -80,6 +80,8 @@ class Answers(ABC, Generic[A]):
     is_set : bool
         Whether any number of options may apply; else exactly one does.
     words : Words
+    rule : str
+        Rule of the recommended actions, in words.
     table : AnnotationTable or LabelSetTable
     options : array of shape (n_options,)
         Classes, or options of a set.
@@ -98,6 +100,7 @@ class Answers(ABC, Generic[A]):
 
     is_set: ClassVar[bool]
     words: ClassVar[Words]
+    rule: ClassVar[str]
     table: AnnotationTable | LabelSetTable
     options: AnyArray
     method: str

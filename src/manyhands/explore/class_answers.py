@@ -13,7 +13,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.explore.answers import Answers, Vote, Words
 from manyhands.explore.figures import Figures, Model, compute
-from manyhands.io.consensus_labels import Consensus, consensus
+from manyhands.io.consensus_labels import REVIEW_RULE, RULE, Consensus, consensus
 from manyhands.io.corrections import Correction, matched
 from manyhands.io.writers import write_consensus
 from manyhands.jobs.gold import GoldRows
@@ -33,6 +33,7 @@ class ClassAnswers(Answers[int]):
     """
 
     is_set = False
+    rule = f"{RULE} {REVIEW_RULE}"
     words = Words("label", "class", "annotation", "gave", "Label")
     table: AnnotationTable
 

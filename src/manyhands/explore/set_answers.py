@@ -12,7 +12,7 @@ import numpy as np
 from manyhands.annotations import LabelSetTable
 from manyhands.annotations.label_set_frames import word_of_nothing
 from manyhands.explore.answers import Answers, Vote, Words
-from manyhands.io.consensus_sets import SetConsensus
+from manyhands.io.consensus_sets import RULE, SetConsensus
 from manyhands.io.corrections import Correction, matched
 from manyhands.io.writers import write_sets
 from manyhands.typing import BoolArray, IntArray
@@ -44,6 +44,7 @@ class SetAnswers(Answers[Codes]):
     """
 
     is_set = True
+    rule = RULE
     words = Words("set", "option", "answer", "ticked", "Set holds")
     judged = False
     table: LabelSetTable

@@ -88,6 +88,20 @@ RULE: Final = rule_in_words(known=True, alike=True, trusted="some")
 """Rule by which labels are accepted, whatever the annotations are."""
 
 
+def others_need(answer: str, annotation: str, gave: str) -> str:
+    """Say what is recommended for answers that are not accepted; see `consensus`."""
+    return (
+        f"A {answer} that is not accepted needs review if its item has {ENOUGH} {annotation}s or "
+        "more, because another one would hardly settle it. It also needs review if two annotators "
+        f"or more abstained, and at most as many {gave}. Otherwise it needs more {annotation}s "
+        "(collect more)."
+    )
+
+
+REVIEW_RULE: Final = others_need("label", "annotation", "gave a label")
+"""Rule by which labels need review, in words, shown wherever their number is given."""
+
+
 @dataclass(frozen=True, eq=False)
 class Consensus:
     """Labels of all instances of a table; every array has shape (n_instances,).

@@ -17,7 +17,7 @@ from manyhands.annotations.label_set_frames import word_of_nothing
 from manyhands.annotations.target import as_one_kind, over
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import with_types
-from manyhands.io.consensus_labels import ACCEPT, ACTIONS, ENOUGH, FEWEST
+from manyhands.io.consensus_labels import ACCEPT, ACTIONS, ENOUGH, FEWEST, others_need
 from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.frames import read_frame
 from manyhands.io.gold import REVIEWED, read_marks
@@ -27,8 +27,8 @@ RULE: Final = (
     "A set is accepted if it is known. Another set is accepted if each of its options, ticked or "
     f"not, is at least {ACCEPT:.0%} certain, and at least two annotators agree with it on each "
     "option (annotators who may share mistakes count as one)."
-).replace("%", " %")
-"""Rule by which sets are accepted, in words."""
+).replace("%", " %") + f" {others_need('set', 'answer', 'answered')}"
+"""Rule of all actions, in words, shown wherever their numbers are given."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations.groups import ALONE
-from manyhands.io.consensus_labels import RULE, consensus
+from manyhands.io.consensus_labels import REVIEW_RULE, RULE, consensus
 from manyhands.report.filters import percent
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.limits import LIMITS
@@ -250,6 +250,7 @@ LABELS = Section(
     "labels.html",
     labels_section,
     instances=_instances,
+    words={"REVIEW_RULE": REVIEW_RULE},
     answer=answer_labels,
     on_demand=True,
 )

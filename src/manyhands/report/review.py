@@ -9,6 +9,7 @@ import numpy as np
 
 from manyhands.codes import ActionCode
 from manyhands.decision.labels import best_of
+from manyhands.io.consensus_labels import REVIEW_RULE
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import ReviewQueue, review_queue
 from manyhands.report.headline import find_levels, n_wrong, number_of_wrong
@@ -159,6 +160,6 @@ REVIEW = Section(
     review_section,
     actions=_actions,
     instances=_instances,
-    words={"ALL_TO_REVIEW": ALL_TO_REVIEW},
+    words={"ALL_TO_REVIEW": ALL_TO_REVIEW, "REVIEW_RULE": REVIEW_RULE},
     answer=answer_review,
 )

@@ -677,6 +677,7 @@ def review(
     from manyhands.decision.labels import best_of
     from manyhands.io import consensus
     from manyhands.io.annotations import read_shown
+    from manyhands.io.consensus_labels import REVIEW_RULE
     from manyhands.io.shown import with_shown
     from manyhands.metrics.certainty import certainty_of
     from manyhands.metrics.inferred_labels import level_of_labels
@@ -737,9 +738,9 @@ def review(
         say(
             ALL_TO_REVIEW
             if is_all
-            else f"{n_review['review']:,} of the {read.table.n_instances:,} labels need review: "
-            "their annotations leave them in doubt"
+            else f"{n_review['review']:,} of the {read.table.n_instances:,} labels need review"
         )
+        say(REVIEW_RULE)
     if random:
         say(
             f"{counted(min(random, len(queue)), 'label')} drawn at random: review all of them, and "
