@@ -16,13 +16,21 @@ def missing_mask(values: AnyArray) -> BoolArray:
     """Mark None, NaN and pandas' NA in an array of any dtype."""
     if values.dtype.kind == "f":
         return np.isnan(values)
-    if values.dtype.kind == "O":
+    if values.dtype.kind == "O" and not types_in(values) <= _NEVER_MISSING:
         # Only NaN and NaT are unequal to themselves; comparing pandas' NA has no truth value.
         return np.array(
             [v is None or type(v).__name__ == "NAType" or bool(v != v) for v in values.ravel()],
             dtype=bool,
         ).reshape(values.shape)
     return np.zeros(values.shape, dtype=bool)
+
+
+_NEVER_MISSING: Final = frozenset({str, int, bool})
+
+
+def types_in(values: AnyArray) -> set[type]:
+    """Return the types of an object array's entries, without a step of Python for each entry."""
+    return set(map(type, values.ravel().tolist()))
 
 
 def equal_mask(values: AnyArray, value: Any) -> BoolArray:
@@ -87,29 +95,31 @@ def tidy(values: Any, argument: str) -> AnyArray:
     return values
 
 
-def _check_single(values: AnyArray, argument: str) -> None:
-    """Refuse an object array of collections, such as several labels per annotation."""
-    for value in values.ravel():
-        if isinstance(value, list | tuple | set | frozenset | dict | np.ndarray):
-            raise AnnotationError(
-                f"{argument} holds a {type(value).__name__}, {value!r}, but each entry must be one "
-                "class or one id. If an annotation may hold several labels, choose how to read "
-                "them: multilabel='split' or multilabel='join'"
-            )
+_COLLECTIONS: Final = (list, tuple, set, frozenset, dict, np.ndarray)
 
 
 def check_no_mixture(values: AnyArray, argument: str) -> None:
-    """Refuse an object array that mixes strings with anything else, or holds collections."""
-    if values.dtype.kind == "O" and values.size:
-        _check_single(values, argument)
-        flat = values.ravel()
-        text = np.array([isinstance(v, str) for v in flat])
-        if text.any() and not text.all():
-            raise AnnotationError(
-                f"{argument} mixes strings and other values, such as {flat[text][0]!r} and "
-                f"{flat[~text][0]!r}, which cannot be sorted together; correct the odd ones, or "
-                "convert the column to strings"
-            )
+    """Refuse an object array that mixes strings with anything else, or holds collections.
+
+    Several labels per annotation are such collections.
+    """
+    if values.dtype.kind != "O":
+        return
+    types = types_in(values)
+    if any(issubclass(each, _COLLECTIONS) for each in types):
+        value = next(value for value in values.ravel() if isinstance(value, _COLLECTIONS))
+        raise AnnotationError(
+            f"{argument} holds a {type(value).__name__}, {value!r}, but each entry must be one "
+            "class or one id. If an annotation may hold several labels, choose how to read "
+            "them: multilabel='split' or multilabel='join'"
+        )
+    if len({issubclass(each, str) for each in types}) > 1:
+        text = next(value for value in values.ravel() if isinstance(value, str))
+        other = next(value for value in values.ravel() if not isinstance(value, str))
+        raise AnnotationError(
+            f"{argument} mixes strings and other values, such as {text!r} and {other!r}, which "
+            "cannot be sorted together; correct the odd ones, or convert the column to strings"
+        )
 
 
 def is_text(values: AnyArray) -> bool:

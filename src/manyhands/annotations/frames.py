@@ -166,9 +166,7 @@ def from_frame(
         if name in data.columns:
             cells = data[name]
             check_blank(
-                dict.fromkeys(v for v in cells.to_list() if isinstance(v, str))
-                if cells.dtype in TEXTS
-                else (),
+                _distinct_texts(cells),
                 argument,
                 name,
                 known,
@@ -670,6 +668,15 @@ def check_columns(data: Any, names: dict[str, str]) -> None:
                 f"column {names[argument]!r} ({argument}) is empty in "
                 f"{rows_of(data, np.flatnonzero(gaps))}; fill or drop these rows"
             )
+
+
+def _distinct_texts(cells: nw.Series[Any]) -> Iterable[Any]:
+    """Return the distinct texts of a column; None may be among them."""
+    if cells.dtype == nw.String:
+        return dict.fromkeys(cells.to_list())
+    if cells.dtype not in TEXTS:
+        return ()
+    return dict.fromkeys(v for v in cells.to_list() if isinstance(v, str))
 
 
 def check_blank(ids: Iterable[Any], argument: str, column: str, known: Any, rows: Any) -> None:

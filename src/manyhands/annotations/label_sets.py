@@ -545,7 +545,9 @@ def one_label_per_row(
     kind = frame[label].dtype
     if not is_read and (kind.is_numeric() or kind in (nw.Boolean, nw.Categorical, nw.Enum)):
         return frame, classes
-    values = _hashable(frame[label].to_list())
+    given = frame[label].to_list()
+    # Beside texts there may be None and NaN, but no lists.
+    values = np.array(given, dtype=object) if kind == nw.String else _hashable(given)
     gaps = missing_mask(values)
     counts = Counter(values[~gaps].tolist())
     known = () if classes is None else [*classes]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations.class_order import close_to
-from manyhands.annotations.encoding import is_text, make_vocabulary
+from manyhands.annotations.encoding import is_text, make_vocabulary, types_in
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import AnyArray, IntArray
 
@@ -66,7 +66,7 @@ def check_marks(marks: Mapping[Any, int], labels: AnyArray, argument: str) -> No
     if not labels.size:
         return
     objects = labels.dtype.kind == "O"
-    kinds = {isinstance(v, str) for v in labels.ravel()} if objects else {is_text(labels)}
+    kinds = {issubclass(each, str) for each in types_in(labels)} if objects else {is_text(labels)}
     for value, kind in marks.items():
         if isinstance(value, str) not in kinds:
             names = {True: "strings", False: "numbers"}
