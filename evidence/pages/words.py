@@ -36,9 +36,9 @@ def mean_sd(values: Sequence[float], metric: str, *, history: bool = False) -> s
     mean = show(metric, float(np.mean(values)), history=history)
     if len(values) == 1:
         return f"{mean} (1)"
-    return (
-        f"{mean} ± {show(metric, float(np.std(values, ddof=1)), history=history)} ({len(values)})"
-    )
+    # Equal values have a deviation of some roundings of their mean.
+    sd = 0.0 if np.allclose(values, values[0], rtol=1e-12, atol=0) else np.std(values, ddof=1)
+    return f"{mean} ± {show(metric, float(sd), history=history)} ({len(values)})"
 
 
 def binomial_error(share: float, n: int) -> float:
