@@ -180,6 +180,13 @@ def test_guesses_in_a_file_of_gold_labels_are_told(write, caplog):
     )
 
 
+def test_gold_is_found_under_a_name_of_labels_where_no_column_is_named_like_gold(write):
+    checked = write("checked.csv", "image,category\na,street\nb,forest\n")
+    assert read_gold(checked).labels.tolist() == ["street", "forest"]
+    both = write("both.csv", "image,category,truth\na,street,coast\nb,forest,street\n")
+    assert read_gold(both).labels.tolist() == ["coast", "street"]
+
+
 def test_the_default_name_wins_over_a_synonym(write):
     table = read_annotations(write("a.csv", "item,task,worker,label\nx,a,u,1\ny,b,u,0\n"))
     assert table.instances.tolist() == ["a", "b"]

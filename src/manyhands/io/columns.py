@@ -28,7 +28,17 @@ _LOG = logging.getLogger("manyhands")
 # of labels: annotation_id numbers the annotations.
 _SYNONYMS = {
     "task": ID_NAMES,
-    "worker": {"worker", "annotator", "user", "rater", "labeler", "labeller", "coder", "person"},
+    "worker": {
+        "worker",
+        "annotator",
+        "user",
+        "rater",
+        "labeler",
+        "labeller",
+        "coder",
+        "person",
+        "turker",
+    },
     "label": {
         "label",
         "answer",
@@ -116,7 +126,8 @@ def find_name(names: Sequence[str], argument: str, name: str) -> str:
     """Return ``name`` if a column has it, else the only other common name for it; else ``name``.
 
     Where no column has a common name for the instances, the only one that is named like ids
-    (``song_id``) holds theirs.
+    (``song_id``) holds theirs. Without a common name for gold, a common name for labels is taken,
+    because people who check labels often call the column as the annotations do.
 
     Raises
     ------
@@ -137,6 +148,8 @@ def find_name(names: Sequence[str], argument: str, name: str) -> str:
         )
     if argument == "task" and not found:
         found = [each for each in names if _may_number_instances(each)]
+    if argument == "gold" and not found:
+        return find_name(names, "label", name)
     return found[0] if len(found) == 1 else name
 
 
