@@ -1,6 +1,7 @@
 """Tables of labels, of annotators and for review: the same from every command that writes them."""
 
 import csv
+import html
 import json
 import re
 from pathlib import Path
@@ -16,6 +17,7 @@ from manyhands.io import consensus, read_annotations
 from manyhands.io.consensus_labels import REVIEW_RULE, RULE
 from manyhands.planning import screen_annotators
 from manyhands.report import planning
+from manyhands.report.confusions import REVERSED
 from tests.cli.conftest import QUICK, done, done_json, read_rows, run, write_csv
 from tests.explore.test_explore import ask
 
@@ -189,6 +191,90 @@ def test_the_rule_that_is_printed_is_that_of_every_label():
     assert REVIEW_RULE in " ".join(done("review", "A.csv").stdout.split())
     with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
         assert RULE in ask(desk, "/list")[2]
+
+
+@pytest.mark.parametrize("gold", [True, False])
+def test_confusions_are_counted_from_the_label_to_what_was_given(gold):
+    """Every table and page agrees with counts by hand; a swap of the two would show."""
+    done("aggregate", "A.csv", *(["--gold", "gold.csv"] if gold else []), "--out", "labels")
+    summary = json.loads(Path("labels/summary.json").read_text())
+    labels = {row["task"]: row for row in read("labels/labels.csv")}
+    truth = {row["task"]: row["label"] for row in read("gold.csv")}
+    answers = [(row["task"], row["worker"], CLASSES.index(row["label"])) for row in read("A.csv")]
+    inferred = {task: CLASSES.index(row["label"]) for task, row in labels.items()}
+    expected, counted, of_worker = np.zeros((3, 3)), np.zeros((3, 3)), {}
+    who: dict = {}
+    for task, worker, given in answers:
+        p = [float(labels[task][f"p({name})"]) for name in CLASSES]
+        expected[:, given] += np.eye(3)[CLASSES.index(truth[task])] if gold else p
+        counted[inferred[task], given] += 1
+        of_worker.setdefault(worker, np.zeros((3, 3)))[inferred[task], given] += 1
+        true = CLASSES.index(truth[task]) if gold else inferred[task]
+        who.setdefault((true, given), set()).add(worker)
+    assert np.abs(expected - expected.T).max() > 20  # One annotator always says the same.
+    assert np.abs(np.array(summary["confusions"]["matrix"]) - expected).max() <= 1
+    for pair in summary["confusions"]["pairs"]:
+        cell = CLASSES.index(pair["true"]), CLASSES.index(pair["given"])
+        assert cell == (pair["row"], pair["column"])
+        assert abs(pair["n"] - expected[cell]) <= 1
+        assert pair["share"] == pytest.approx(expected[cell] / expected[cell[0]].sum(), abs=0.03)
+    common = summary["common_confusions"]["matrix"]
+    assert common == [[round(len(who.get((a, b), ())) / 8, 4) for b in range(3)] for a in range(3)]
+    for row in summary["annotators"]["rows"]:
+        found, own = row["mistake"], of_worker[row["id"]]
+        cell = CLASSES.index(found["true"]), CLASSES.index(found["given"])
+        assert found["n"] == own[cell] == (own - np.diag(np.diag(own))).max()
+        assert found["of"] == own[cell[0]].sum()
+    step = next(each for each in summary["actions"] if each["code"] == "explain")
+    for row in step["rows"]:
+        cell = CLASSES.index(row["true"]), CLASSES.index(row["given"])
+        assert abs(row["n"] - expected[cell]) <= 1
+        assert gold == ("back" not in row)
+        assert gold or abs(row["back"] - expected[cell[::-1]]) <= 1
+    with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
+        assert (desk.answers.figures.pairs == counted).all()
+        page = ask(desk, "/people")[2]
+    for a, b in np.argwhere(counted > 0):
+        said = f"{int(counted[a, b])} annotations {CLASSES[b]} of items labelled {CLASSES[a]}"
+        assert f'aria-label="{said}"' in page
+    given = {(task, worker): CLASSES[code] for task, worker, code in answers}
+    sheet = done_json("annotators", "A.csv", "--teach", "w7")["pairs"]
+    assert sheet[0]["given"] == "good"
+    for pair in sheet:
+        assert {given[task, "w7"] for task in pair["mistaken"]} <= {pair["given"]}
+        assert {labels[task]["label"] for task in pair["examples"]} <= {pair["true"]}
+        assert {labels[task]["label"] for task in pair["contrast"]} <= {pair["given"]}
+
+
+def test_no_inferred_label_says_which_of_two_classes_is_mistaken_for_the_other():
+    """Most annotators call metal rock here, so the labels are wrong, and so is the direction."""
+    rng = np.random.default_rng(0)
+    kinds = np.repeat(["metal", "rock", "pop"], 30)
+    rows = []
+    for item, true in enumerate(kinds):
+        for r in range(6):
+            given = true if rng.random() < 0.9 else rng.choice(["pop", "rock"])
+            if true == "metal" and rng.random() < 0.8:
+                given = "rock"
+            rows.append((f"t{item}", f"w{r}", given))
+    write_csv(Path("songs.csv"), [("task", "worker", "label"), *rows])
+    write_csv(
+        Path("genres.csv"), [("task", "label"), *((f"t{i}", kind) for i, kind in enumerate(kinds))]
+    )
+    for gold in ([], ["--gold", "genres.csv"]):
+        done("aggregate", "songs.csv", "--method", "majority-vote", *gold, "--out", "labels")
+        summary = json.loads(Path("labels/summary.json").read_text())
+        top = summary["confusions"]["pairs"][0]
+        assert (top["true"], top["given"]) == (("metal", "rock") if gold else ("rock", "metal"))
+        page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
+        answer = (
+            "is labelled “rock”"
+            if gold
+            else "Annotators disagree most often between “rock” and “metal”."
+        )
+        assert answer in page
+        assert (REVERSED in page) == (not gold)
+        assert ("“rock” labelled <b>“metal”</b>" in page) is False
 
 
 def test_one_number_of_labels_is_accepted_everywhere():

@@ -30,7 +30,7 @@ from manyhands.report import (
     summary_tables,
 )
 from manyhands.report.annotators import OUTVOTED
-from manyhands.report.confusions import RULED_OUT
+from manyhands.report.confusions import REVERSED, RULED_OUT, both_ways
 from manyhands.report.doubts import SHARED
 from manyhands.report.headline import headline, n_wrong
 from manyhands.report.items import IMAGE_BYTES
@@ -225,8 +225,42 @@ def test_confusions_by_inferred_labels_are_expected_numbers():
     for pair in found["pairs"]:
         value = expected[pair["row"], pair["column"]]
         assert pair["n"] == pytest.approx(value, abs=0.5 + A.size * RULED_OUT)
-    assert step(summary, "explain")["text"].count("for about ") == 1
+    text = step(summary, "explain")["text"]
+    n, most = re.match(
+        r"About (\d+) annotations are probably wrong\. About (\d+) of them confuse “\d” and “\d”\. "
+        r"The model estimates this from its labels, and it may be wrong\. It is uncertain",
+        text,
+    ).groups()
+    assert int(most) < int(n) == found["n_wrong"]
     assert "estimates this from its labels" in "".join(Page(render_report(summary)).text)
+
+
+def test_confusions_of_the_same_classes_are_joined():
+    cells = [((0, 1), 5, "xy"), ((2, 0), 4, "z"), ((0, 2), 3, "z"), ((1, 0), 1, "y")]
+    pairs = [{"row": a, "column": b, "n": n, "instances": [*ids]} for (a, b), n, ids in cells]
+    rows = both_ways(pairs)
+    assert [(row["row"], row["column"], row["n"], row["back"]) for row in rows] == [
+        (2, 0, 4, 3),
+        (0, 1, 5, 1),
+    ]
+    assert [row["instances"] for row in rows] == [["z"], ["x", "y"]]
+    assert "back" not in pairs[0]
+
+
+def test_all_confusions_of_two_classes_are_one_pair():
+    A = np.array([[0, 0, 0], [0, 0, 1], [0, 0, 1], [1, 1, 1], [1, 1, 0]])
+    by_gold = "annotations differ from the gold labels. In"
+    inferred = "3 annotations differ from the inferred labels. All of them confuse “0” and “1”."
+    for gold, said in (
+        (None, f"{inferred} {REVERSED}"),
+        ([0, 0, 0, 1, 1], f"3 {by_gold} 2 of them, “0” was labelled “1”."),
+        ([0, 0, 0, 1, None], f"2 {by_gold} all of them, “0” was labelled “1”."),
+    ):
+        summary = summarize(A, gold=gold, labels=[0, 0, 0, 1, 1])
+        assert step(summary, "explain")["text"] == said
+    page = "".join(Page(render_report(summarize(A, labels=[0, 0, 0, 1, 1]))).text).split()
+    both = "By the inferred labels, “0” was labelled “1” 2 times, and “1” was labelled “0” 1 time"
+    assert both in " ".join(page)
 
 
 def test_no_number_of_confusions_is_told_where_the_labels_may_all_be_wrong():

@@ -60,7 +60,7 @@ def confusions_section(found: Findings) -> Content | None:
     if inferred is None or table.n_classes < 2:
         return None
     use_gold = inputs.gold is not None and bool((inputs.gold[inputs.annotated] >= 0).mean() > 0.5)
-    is_expected = not use_gold and inferred.probable and inferred.kind != "majority"
+    is_expected = not use_gold and inferred.probable and not inputs.has_shares
     is_expected &= inputs.level is not None
     codes = inputs.gold if use_gold and inputs.gold is not None else inferred.codes
     rows, true, weight = _classes_of(table, codes, inferred.posterior if is_expected else None)
@@ -333,10 +333,14 @@ def _actions(found: Findings) -> Iterator[Action]:
     own = found.once(confusions_section)
     if own is None or not own["pairs"]:
         return
-    rows = own["pairs"][: LIMITS["actions"]]
-    most, total = sum(row["n"] for row in rows), own["n_wrong"]
-    about = "" if own["truth"] == "gold" else "about "
-    wrong = "differ from the gold labels" if own["truth"] == "gold" else "are probably wrong"
+    by_gold, is_expected = own["truth"] == "gold", own["truth"] == "expected"
+    rows = own["pairs"] if by_gold else both_ways(own["pairs"])
+    rows = rows[: LIMITS["actions"]]
+    most, total = sum(row["n"] + row.get("back", 0) for row in rows), own["n_wrong"]
+    about = "about " if is_expected else ""
+    wrong = f"differ from the {own['truth']} labels"
+    if is_expected:
+        wrong = "are probably wrong"
     share = f"{about}{percent(most / total)}"
     pairs = (
         "One pair of classes accounts"
@@ -346,28 +350,33 @@ def _actions(found: Findings) -> Iterator[Action]:
     text = f"{pairs} for {share} of the annotations that {wrong} ({most:,} of {total:,})."
     if most >= total:  # All of them in all pairs says nothing.
         top = rows[0]
-        named = f"“{shorten(str(top['true']))}” was labelled “{shorten(str(top['given']))}”"
-        text = f"{about}{total:,} annotations {wrong}. In {about}{top['n']:,} of them, {named}."
+        first, second = (f"“{shorten(str(top[name]))}”" for name in ("true", "given"))
+        n = top["n"] + top.get("back", 0)
+        some = "all" if n >= total else f"{about}{n:,}"
+        named = f"In {some} of them, {first} was labelled {second}."
+        if not by_gold:
+            named = f"{some[0].upper()}{some[1:]} of them confuse {first} and {second}."
+        text = f"{about}{total:,} annotations {wrong}. {named}"
         text = f"{text[0].upper()}{text[1:]}"
     is_known = own["known"]
-    if about and is_known:
+    if is_known and is_expected:
         text += " The model estimates this from its labels, and it may be wrong."
+    if is_known and not by_gold:
+        text += f" {REVERSED}"
     if not is_known:
         # Which class is mistaken for which rests on labels that nothing vouches for.
-        rows = _mixed_up(own["pairs"])
+        rows = [{**row, "n": None} for row in rows]
         text = (
             "Annotators disagree most often between these classes. It is not known which of them "
-            "is "
-            f"right, and how often. {SAMPLE_TELLS}."
+            f"is right, and how often. {SAMPLE_TELLS}."
         )
     title = "Clarify the guidelines for these classes"
     if is_scale_of_grades(found.inputs.table):
         title = "Agree on examples of these grades"
-        if all(abs(row["row"] - row["column"]) == 1 for row in own["pairs"][: len(rows)]):
+        if all(abs(row["row"] - row["column"]) == 1 for row in rows):
             text += (
                 " Neighbouring grades are always confused to some degree. It helps most to show "
-                "all "
-                "annotators an example of each grade."
+                "all annotators an example of each grade."
             )
     yield Action(
         ActionCode.EXPLAIN,
@@ -379,22 +388,29 @@ def _actions(found: Findings) -> Iterator[Action]:
     )
 
 
-def _mixed_up(pairs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Pairs of classes in either direction, those that differ most often first, without numbers."""
+REVERSED = (
+    "It is uncertain which class of a pair was mistaken for the other: where most annotators make "
+    "the same mistake, the inferred labels repeat it."
+)
+"""Why no inferred label shows which of two classes is mistaken for the other."""
+
+
+def both_ways(pairs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Join confusions of the same two classes, those that are mixed up most often first.
+
+    Each row is the more frequent direction, with the number of the other one as "back".
+    """
     found: dict[tuple[int, int], dict[str, Any]] = {}
-    for pair in pairs:
+    for pair in pairs:  # The most frequent come first.
         low, high = sorted((pair["row"], pair["column"]))
-        first, second = pair["true"], pair["given"]
-        if pair["row"] != low:
-            first, second = second, first
-        empty = {"true": first, "given": second, "n": 0, "instances": []}
-        row = found.setdefault((low, high), empty)
-        row["n"] += pair["n"]
-        row["instances"] = [*dict.fromkeys([*row["instances"], *pair["instances"]])]
-    rows = sorted(found.values(), key=lambda row: -row["n"])[: LIMITS["actions"]]
-    return [
-        {**row, "n": None, "instances": row["instances"][: LIMITS["instances"]]} for row in rows
-    ]
+        if (low, high) not in found:
+            found[low, high] = {**pair, "back": 0}
+            continue
+        row = found[low, high]
+        row["back"] = pair["n"]
+        instances = dict.fromkeys([*row["instances"], *pair["instances"]])
+        row["instances"] = [*instances][: LIMITS["instances"]]
+    return sorted(found.values(), key=lambda row: -row["n"] - row["back"])
 
 
 def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
@@ -426,13 +442,13 @@ def answer_confused(s: Mapping[str, Any]) -> Answer:
     if not pairs:
         return None, "No annotation differs from its label."
     top = pairs[0]
-    if not found.get("known", True):
-        top = _mixed_up(pairs)[0]
+    if found["truth"] != "gold":
+        top = both_ways(pairs)[0]
         named = f"“{shorten(str(top['true']))}” and “{shorten(str(top['given']))}”"
-        return (
-            "confusions",
-            f"Annotators disagree most often between {named}; it is not known which is right.",
-        )
+        text = f"Annotators disagree most often between {named}"
+        if not found.get("known", True):
+            return "confusions", f"{text}; it is not known which is right."
+        return "confusions", f"{text}."
     return (
         "confusions",
         f"The most frequent confusion: “{shorten(str(top['true']))}” is labelled "
@@ -448,7 +464,7 @@ CONFUSIONS = Section(
     actions=_actions,
     instances=_instances,
     tables=_tables,
-    words={"confused_cells": confused_cells},
+    words={"confused_cells": confused_cells, "REVERSED": REVERSED},
     answer=answer_confused,
 )
 

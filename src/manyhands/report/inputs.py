@@ -20,6 +20,7 @@ from manyhands.annotations.target import matched, rows_of, same_ids
 from manyhands.decision.labels import best_of, is_scale_of_grades, pick
 from manyhands.decision.rules import AUTO, apply_rule
 from manyhands.exceptions import AnnotationError
+from manyhands.inference import MajorityVote
 from manyhands.inference.identifiability import identified
 from manyhands.inference.inputs import (
     gold_codes,
@@ -118,6 +119,12 @@ class Inputs:
             return np.asarray(own, dtype=bool)
         posterior = None if self.inferred is None else self.inferred.posterior
         return identified(self.whole, posterior)
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether the posterior holds shares of votes, which are no probabilities."""
+        is_majority = self.inferred is not None and self.inferred.kind == "majority"
+        return is_majority or isinstance(self.aggregator, MajorityVote)
 
     @property
     def source(self) -> Any:

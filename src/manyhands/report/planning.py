@@ -13,7 +13,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.codes import ActionCode
 from manyhands.decision.labels import best_of, is_scale_of_grades
 from manyhands.exceptions import AnnotationError, silenced
-from manyhands.inference import DawidSkene, MajorityVote
+from manyhands.inference import DawidSkene
 from manyhands.inference.base import BaseAggregator
 from manyhands.io.csv_files import DECIMALS
 from manyhands.planning import (
@@ -83,7 +83,7 @@ def basis_of(inputs: Inputs, known: dict[Any, Any] | None = None) -> Basis | Non
     inferred, table = inputs.inferred, inputs.table
     if inferred is None or table.n_classes < 2:
         return None
-    shares = inferred.kind == "majority" or isinstance(inputs.aggregator, MajorityVote)
+    shares = inputs.has_shares
     if inferred.probable and not shares:
         codes = None
         if (inferred.codes != best_of(inferred.posterior, table)).any():
