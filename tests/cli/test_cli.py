@@ -335,7 +335,7 @@ def test_predictions_are_measured_on_new_items_alone(home):
     files = ["--features", "ids.npz", "--annotations", "A_ids.csv", "--out", "out"]
     fitted = done_json("fit", *files, "--folds", 2)
     assert fitted["levels"]["new_items"]["source"] == "cross-validation"
-    assert any("cross-validated" in line for line in fitted["headline"])
+    assert any("cross-validation" in line for line in fitted["headline"])
     rows = done_json("predict", "out", "ids.npz")["labels"]
     assert done_json("predict", "out", "--features", "ids.npz")["labels"] == rows
     twice = ["predict", "out", "ids.npz", "--features", "ids.npz"]
