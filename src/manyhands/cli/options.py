@@ -129,8 +129,9 @@ ModelFolder = Annotated[
 
 FEATURES = (
     "Features of the items: a CSV, TSV or Parquet table with one row per item, a column 'task' "
-    "with its id, and numbers in all other columns; an .npz file with the arrays X and task; or an "
-    ".npy array without ids."
+    "with its id (another name will do if the column holds the ids of all annotated items), and "
+    "numbers in all other columns; an .npz file with the arrays X and task; or an .npy array "
+    "without ids."
 )
 
 Features = Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from manyhands.io.columns import canonical, find_name, preview
 from manyhands.io.encodings import find_encoding
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
-from manyhands.io.features import FeatureFile, read_features, row_ids_of
+from manyhands.io.features import FeatureFile, holder_of_ids, read_features, row_ids_of
 from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_frame
 from manyhands.io.label_sets import read_sets_with_account
@@ -45,10 +45,11 @@ def read_aligned(
     """Read features and annotations such that row i of X is instance i of the table.
 
     If the feature file holds ids, the tasks of the annotations are matched with them; the integer 7
-    and the text "7" are the same id. The rows of a dense matrix have no ids and are taken in the
-    order of the features, with a warning if the features are visibly shuffled. If the feature file
-    holds no ids, integer tasks are row numbers of X, counted from 0, and a dense matrix must have
-    as many rows as X.
+    and the text "7" are the same id. A column of ids is known by its name, or else by its values:
+    it alone holds the tasks of the annotations. The rows of a dense matrix have no ids and are
+    taken in the order of the features, with a warning if the features are visibly shuffled. If the
+    feature file holds no ids, integer tasks are row numbers of X, counted from 0, and a dense
+    matrix must have as many rows as X.
 
     Parameters
     ----------
@@ -71,26 +72,41 @@ def read_aligned(
         If a task has no features, or tasks are strings and the features have no ids.
     """
     if isinstance(features_path, FeatureFile):
-        features, name = features_path, "the texts"
-    else:
-        own: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
-        features, name = read_features(features_path, **own), str(features_path)
-    is_matrix = (
+        return _aligned(lambda _: features_path, "the texts", annotations_path, options)
+    own: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
+    return _aligned(
+        lambda wanted: read_features(features_path, wanted=wanted, **own),
+        str(features_path),
+        annotations_path,
+        options,
+    )
+
+
+def _aligned(
+    read: Callable[[AnyArray | None], FeatureFile],
+    name: str,
+    annotations_path: PathLike | Sequence[PathLike],
+    options: dict[str, Any],
+) -> tuple[FeatureFile, AnnotationTable]:
+    """Read annotations and then, given the ids of their instances, the rows that ``read`` finds."""
+    if (
         isinstance(annotations_path, str | os.PathLike)
         and suffix_of(Path(str(annotations_path))) == ".npy"
-    )
-    if features.tasks is not None:
-        if is_matrix and are_shuffled(features.tasks):
+    ):
+        features = read(None)
+        rows = np.arange(len(features)) if features.tasks is None else features.tasks
+        if features.tasks is not None and are_shuffled(rows):
             warn_caller(
-                f"{name}: the rows of X are shuffled (ids {first_and_last(features.tasks)}) and "
+                f"{name}: the rows of X are shuffled (ids {first_and_last(rows)}) and "
                 f"{annotations_path} has no ids, so row i of the matrix is taken to belong to row "
                 "i of X. If it does not, give the annotations as a long table with the ids as tasks"
             )
-        return features, read_annotations(annotations_path, tasks=features.tasks, **options)
-    rows = np.arange(len(features))
-    if is_matrix:
         return features, read_annotations(annotations_path, tasks=rows, **options)
     table = read_annotations(annotations_path, **options)
+    features = read(table.instances)
+    if features.tasks is not None:
+        return features, over_tasks(table, features.tasks)
+    rows = np.arange(len(features))
     _check_row_numbers(table.instances, len(rows), annotations_path, name)
     return features, over_tasks(table, rows)
 
@@ -118,6 +134,7 @@ def _check_row_numbers(ids: AnyArray, n: int, annotations: Any, features: PathLi
 def read_texts(
     path: PathLike,
     *,
+    wanted: AnyArray | None = None,
     encoding: str | None = None,
     separator: str | None = None,
     sheet: str | None = None,
@@ -129,6 +146,8 @@ def read_texts(
     path : str or Path
         .txt; or CSV of any separator, .xlsx, .parquet or .pq with a column ``text``, or with a
         single column besides that of the ids (``task``, ``id``, ...).
+    wanted : array, optional
+        As in `read_features`.
     encoding, separator, sheet : str, optional
         As in `read_annotations`.
 
@@ -150,6 +169,9 @@ def read_texts(
         frame = read_frame(path, Stated(encoding, separator, sheet))
         columns = list(frame.columns)
         id_name = id_column(columns) if len(columns) > 1 else None
+        if id_name is None and len(columns) > 1:
+            cells = {each: _cells(frame, each) for each in columns if each != "text"}
+            id_name = holder_of_ids(cells, wanted, path)
         others = [name for name in columns if name != id_name]
         if "text" not in others and len(others) != 1:
             raise AnnotationError(
@@ -202,8 +224,13 @@ def read_raw_aligned(
     """
     path = Path(source)
     if kind == "texts" and path.is_file():
-        texts = read_texts(path, **{n: options.get(n) for n in ("encoding", "separator")})
-        return read_aligned(texts, annotations_path, **options)
+        own = {n: options.get(n) for n in ("encoding", "separator")}
+        return _aligned(
+            lambda wanted: read_texts(path, wanted=wanted, **own),
+            "the texts",
+            annotations_path,
+            options,
+        )
     table, export = read_with_account(annotations_path, **options)
     if export is not None:
         report_losses(export, annotations_path)
@@ -275,6 +302,7 @@ def read_aligned_sets(
             kind, str(source), annotations_path, table.answers, export, options
         )
         return features, replace(table, answers=answers)
+    own["wanted"] = table.instances
     features = read_texts(source, **own) if kind == "texts" else read_features(source, **own)
     tasks = features.tasks
     if tasks is None:

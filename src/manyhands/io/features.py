@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +26,8 @@ from manyhands.io.mapped import MappedRows, release
 from manyhands.io.sheets import Stated
 from manyhands.typing import AnyArray, FloatArray
 from manyhands.wording import counted
+
+_LOG = logging.getLogger("manyhands")
 
 MAPPED_BYTES = 2**28
 """Size, in bytes, from which a .npy file is memory-mapped.
@@ -68,6 +71,7 @@ def read_features(
     path: PathLike,
     *,
     known: Collection[str] = (),
+    wanted: AnyArray | None = None,
     encoding: str | None = None,
     separator: str | None = None,
     sheet: str | None = None,
@@ -84,7 +88,11 @@ def read_features(
           .parquet, .pq: numeric columns; a column ``task`` (``instance``, ``id``, ...) holds the
           ids.
     known : collection of str
-        Names of columns that are features, even if they are named like ids.
+        Names of columns that are features, even if they are named like ids. If they are all there,
+        the only other column holds the ids, whatever its name.
+    wanted : array, optional
+        Ids of the annotated instances. If no column is named like ids, the only column that holds
+        all of them is taken as the ids; a log message says so.
     encoding, separator, sheet : str, optional
         As in `read_annotations`.
 
@@ -99,7 +107,8 @@ def read_features(
         If the file does not exist.
     AnnotationError
         If the file is empty, damaged or of another format, or holds pickled objects, text, NaN or
-        infinity (the message names the row and the column).
+        infinity (the message names the row and the column); or if it is unclear which column
+        holds the ids.
     """
     path = existing_file(path)
     with naming(path):
@@ -110,11 +119,13 @@ def read_features(
         if suffix == ".npy":
             X = read_array(path, mapped=path.stat().st_size >= MAPPED_BYTES)
         elif suffix == ".npz":
-            X, ids = _from_archive(path)
+            X, ids = _from_archive(path, wanted)
         else:
             stated = Stated(encoding, separator, sheet)
-            X, ids, columns, numbers = _from_columns(path, known, stated)
+            X, ids, columns, numbers = _from_columns(path, known, wanted, stated)
         X = _checked_features(X, columns, numbers)
+        if ids is None and columns is not None and not len(known):
+            _warn_of_numbered_rows(dict(zip(columns, X.T, strict=True)), path)
         names = None if columns is None else tuple(columns)
         return FeatureFile(X, None if ids is None else row_ids_of(ids, X.shape[0], numbers), names)
 
@@ -132,7 +143,67 @@ def read_array(path: Path, *, mapped: bool = False) -> AnyArray:
         return content
 
 
-def _from_archive(path: Path) -> tuple[Any, AnyArray | None]:
+def holder_of_ids(
+    columns: Mapping[str, Sequence[Any]], wanted: AnyArray | None, path: Path
+) -> str | None:
+    """Find the only column that holds all wanted ids and repeats no value; None if none does.
+
+    Raises
+    ------
+    AnnotationError
+        If several do, or if the ids could also number the rows, from 0 or 1, in another order.
+    """
+    ids = set() if wanted is None else {str(each) for each in wanted.tolist()}
+    found = [name for name, cells in columns.items() if ids and _holds(cells, ids)]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise AnnotationError(
+            f"the columns {preview(found)} hold the ids of all annotated items; rename the right "
+            "one to 'task'"
+        )
+    name, cells = found[0], list(map(str, columns[found[0]]))
+    for first in (0, 1):
+        rows = list(map(str, range(first, first + len(cells))))
+        differ = any(a != b and (a in ids or b in ids) for a, b in zip(cells, rows, strict=True))
+        if differ and _holds(rows, ids):
+            raise AnnotationError(
+                f"the ids of the annotated items could be those in column {name!r}, or the numbers "
+                f"of the rows, counted from {first}. Rename {name!r} to 'task' if it holds the "
+                "ids; otherwise add a column 'task' that holds them"
+            )
+    _LOG.info(
+        "%s: the rows are matched with the annotations by the column %r, because it holds the ids "
+        "of all annotated items; to match them by another column, rename that to 'task'",
+        path.name,
+        name,
+    )
+    return name
+
+
+def _holds(cells: Sequence[Any], ids: set[str]) -> bool:
+    """Return whether a column holds all ids and repeats no value."""
+    # Most features are known by a few rows to hold no ids, or by one id that they do not hold.
+    few = list(map(str, cells[:64]))
+    if len(cells) < len(ids) or len(set(few)) < len(few) or next(iter(ids)) not in map(str, cells):
+        return False
+    texts = set(map(str, cells))
+    return len(texts) == len(cells) and ids <= texts
+
+
+def _warn_of_numbered_rows(columns: Mapping[str, Any], path: Path) -> None:
+    """Warn of features that number the rows, in a file without ids."""
+    for name, values in columns.items():
+        n = len(values)
+        # Fewer rows could be numbered by chance.
+        if n > 9 and np.ptp(values) == n - 1 and len(np.unique(values)) == n:
+            warn_caller(
+                f"{path.name}: the column {name!r} numbers the rows, as ids do, but is taken as a "
+                "feature; rename it to 'task' if it holds the ids of the rows, otherwise drop it"
+            )
+
+
+def _from_archive(path: Path, wanted: AnyArray | None) -> tuple[Any, AnyArray | None]:
     # Opened here, because NumPy does not close the file if the archive is damaged.
     with path.open("rb") as file:
         archive = np.load(file, allow_pickle=False)
@@ -151,7 +222,12 @@ def _from_archive(path: Path) -> tuple[Any, AnyArray | None]:
             )
         X = archive["X" if "X" in data else data[0]]
         if id_name is None:
-            _warn_of_unread_ids({name: archive[name] for name in data if name != "X"}, len(X))
+            others = {name: archive[name] for name in data if name != "X"}
+            others = {k: v for k, v in others.items() if v.ndim == 1 and v.dtype.kind in "iuU"}
+            name = holder_of_ids({k: v.tolist() for k, v in others.items()}, wanted, path)
+            if name is not None:
+                return X, others[name]
+            _warn_of_unread_ids(others, len(X))
             return X, None
         return X, _text_or_numbers(archive, id_name)
 
@@ -206,17 +282,20 @@ _TRUTH = {"true": 1.0, "false": 0.0}
 
 
 def _from_columns(
-    path: Path, known: Collection[str], stated: Stated
+    path: Path, known: Collection[str], wanted: AnyArray | None, stated: Stated
 ) -> tuple[AnyArray, AnyArray | None, list[str], list[int] | None]:
     """Return the features, the ids, the names of the columns, and the numbers of the rows."""
     if is_typed(path):
-        return *_from_typed(read_parquet(path), known), None
+        return *_from_typed(read_parquet(path), known, wanted, path), None
     sheet = read_checked(path, stated)
-    id_name = id_column(name for name in sheet.header if name not in known)
+    columns = dict(zip(sheet.header, sheet.columns(), strict=True))
+    id_name, index = _id_name(columns, known, wanted, path)
     values: dict[str, FloatArray] = {}
     other: dict[str, ValueError] = {}
     ids: AnyArray | None = None
-    for name, cells in zip(sheet.header, sheet.columns(), strict=True):
+    for name, cells in columns.items():
+        if name == index:
+            continue
         if name == id_name:
             ids = canonical(np.array(cells, dtype=str))
             continue
@@ -229,6 +308,49 @@ def _from_columns(
     with np.errstate(over="ignore"):
         X = np.column_stack(list(values.values())).astype(np.float32)
     return X, ids, list(values), sheet.numbers
+
+
+def _id_name(
+    columns: Mapping[str, Sequence[Any]],
+    known: Collection[str],
+    wanted: AnyArray | None,
+    path: Path,
+) -> tuple[str | None, str | None]:
+    """Find the column of ids: by its name, by its values, or as the only one that is no feature.
+
+    Also return the column of a nameless index if it is neither the ids nor a feature.
+    """
+    others = {name: cells for name, cells in columns.items() if name not in known}
+    index = next((name for name in others if name in ("", "__index_level_0__")), None)
+    rest = {name: cells for name, cells in others.items() if name != index}
+    # pandas' default index, 0 to n - 1, holds the ids only if no other column does.
+    default = index is None or all(str(each) == str(i) for i, each in enumerate(others[index]))
+    candidates = rest if default else others
+    found = (
+        holder_of_ids(candidates, wanted, path)
+        if id_column(rest) is None
+        else id_column(candidates)
+    )
+    if found is not None:
+        return found, None if found == index else index
+    if len(known) and len(rest) == 1 and columns.keys() >= set(known):
+        (name,) = rest
+        if _could_be_ids(rest[name]):
+            _LOG.info("%s: %r is taken as the ids, because it is no feature", path.name, name)
+            return name, index
+    return index, None
+
+
+def _could_be_ids(cells: Sequence[Any]) -> bool:
+    """Return whether a column repeats no value and holds no fractions."""
+    texts = list(map(str, cells))
+    if not texts or len(set(texts)) < len(texts):
+        return False
+    try:
+        numbers = [float(text) for text in texts]
+    except ValueError:
+        return True
+    return all(number.is_integer() for number in numbers)
 
 
 def _numeric(cells: Sequence[str], *, decimal_commas: bool) -> FloatArray:
@@ -246,10 +368,13 @@ def _numeric(cells: Sequence[str], *, decimal_commas: bool) -> FloatArray:
 
 
 def _from_typed(
-    frame: Frame, known: Collection[str]
+    frame: Frame, known: Collection[str], wanted: AnyArray | None, path: Path
 ) -> tuple[AnyArray, AnyArray | None, list[str]]:
-    id_name = id_column(name for name in frame.columns if name not in known)
-    columns = [name for name in frame.columns if name != id_name]
+    kinds = {c: frame[c].dtype for c in frame.columns}
+    may = [c for c, kind in kinds.items() if kind.is_integer() or kind == nw.String]
+    cells: dict[str, Any] = {c: frame[c].to_numpy() if c in may else () for c in frame.columns}
+    id_name, index = _id_name(cells, known, wanted, path)
+    columns = [name for name in frame.columns if name not in (id_name, index)]
     numeric = {c for c in columns if frame[c].dtype.is_numeric() or frame[c].dtype == nw.Boolean}
     _check_numeric([c for c in columns if c not in numeric], len(columns))
     with np.errstate(over="ignore"):
@@ -261,9 +386,10 @@ def _check_numeric(other: list[str], n: int, why: str = "") -> None:
     if other:
         raise AnnotationError(
             f"{len(other)} of {n} columns are not numeric: {preview(other)}{why}. A table of "
-            "features has one row per item, a column 'task' with its id, and numbers in all other "
-            "columns; rename the column of ids, and encode or drop the others. (In Python, a data "
-            "frame may hold them)"
+            "features has one row per item, a column 'task' with its id (another name will do if "
+            "the column holds the ids of all annotated items), and numbers in all other columns; "
+            "rename the column of ids, and encode or drop the others. (In Python, a data frame may "
+            "hold them)"
         )
     if not n:
         raise AnnotationError("there are no feature columns; store one numeric column per feature")

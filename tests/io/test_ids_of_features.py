@@ -1,0 +1,186 @@
+"""Features whose column of ids has a name of its own, and the commands that errors print."""
+
+import itertools
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manyhands.cli.options import FEATURES
+from manyhands.exceptions import AnnotationError
+from manyhands.io import read_aligned, read_features, read_raw_aligned
+from tests.cli.conftest import done, run
+
+N = 40
+QUICK = ("--method", "aggregated", "--folds", "0")
+HEADERS = {
+    "standard": ("task", "worker", "label"),
+    "foreign": ("song", "listener", "genre"),
+    "ids": ("song_id", "listener_id", "genre"),
+    "German": ("Stück", "Hörer", "Gattung"),
+}
+KINDS = {
+    "text": lambda k: f"s{k:02d}.mp3",
+    "numbers": lambda k: k + 1000,
+}
+"""How item k is called."""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(header, kind, name):
+    """Write annotations of 40 songs, and features of these and of 5 more, in another order."""
+    rng = np.random.default_rng(0)
+    rows = [
+        (KINDS[kind](k), f"p{r}", ("rock", "pop")[(k + (rng.random() < 0.2)) % 2])
+        for k in range(N)
+        for r in range(4)
+    ]
+    pd.DataFrame(rows, columns=header).to_csv("answers.csv", index=False)
+    k = rng.permutation(N + 5)
+    ids = [KINDS[kind](each) for each in k.tolist()]
+    columns = {name: ids, "loud": k / 10, "fast": rng.random(len(k)), "beats": k % 2}
+    frame = pd.DataFrame(columns)
+    frame.to_csv("X.csv", index=False)
+    return frame.set_index(name)["loud"]
+
+
+@pytest.mark.parametrize("name", ["song", "clip", "file name", "Stück", "task"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_matched_by_the_only_column_that_holds_the_ids(kind, name, home, caplog):
+    caplog.set_level("INFO", "manyhands")
+    loud = write(HEADERS["standard"], kind, name)
+    frame = pd.read_csv("X.csv")
+    frame.to_parquet("X.parquet")
+    frame.to_csv("X with an index.csv")
+    arrays = {"X": frame[["loud", "fast"]].to_numpy(), name: frame[name].to_numpy(dtype=str)}
+    np.savez("X.npz", **arrays)
+    for path in ("X.csv", "X.parquet", "X with an index.csv", "X.npz"):
+        caplog.clear()
+        rows, table = read_aligned(path, "answers.csv")
+        tasks = table.instances.tolist()
+        wanted = [loud[task if task in loud.index else int(task)] for task in tasks]
+        assert rows.X[:, 0] == pytest.approx(wanted, abs=1e-6)
+        assert rows.columns is None or name not in rows.columns
+        noted = f"matched with the annotations by the column {name!r}" in caplog.text
+        assert noted == (name != "task")
+    texts = frame[[name]].assign(text=[f"loudness {each}" for each in frame["loud"]])
+    texts.to_csv("texts.csv", index=False)
+    rows, table = read_raw_aligned("texts", "texts.csv", "answers.csv")
+    tasks = [task if task in loud.index else int(task) for task in table.instances.tolist()]
+    assert rows.X.tolist() == [f"loudness {loud[task]}" for task in tasks]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("header", "kind"), [*itertools.product(HEADERS, KINDS)])
+def test_every_command_that_an_error_prints_works_as_it_is_pasted(header, kind, home):
+    n_pasted = 0
+    for name in (HEADERS[header][0], "clip"):
+        loud = write(HEADERS[header], kind, name)
+        for words in (
+            *([("describe", "answers.csv")] if name != "clip" else ()),
+            *([("aggregate", "answers.csv", "--out", "labels")] if name != "clip" else ()),
+            ("fit", "--features", "X.csv", "--annotations", "answers.csv", *QUICK, "--out", "m"),
+        ):
+            result = run(*words)
+            if result.exit_code:
+                command = shlex.split(result.stderr.split("The likeliest command is: ")[1])
+                assert command[:2] == ["manyhands", words[0]]
+                result = run(*command[1:])
+                n_pasted += 1
+            assert result.exit_code == 0, result.output
+        labels = pd.read_csv("m/labels.csv")
+        assert set(labels["task"]) == set(loud.index)
+        # The features tell the true class, which a mismatch of rows would lose.
+        odd = (10 * loud[labels["task"]]).round().to_numpy() % 2 == 1
+        assert (labels["label"].eq("pop") == odd).mean() > 0.9
+        done("predict", "m", "--features", "X.csv", "--out", "p.csv")
+        assert set(pd.read_csv("p.csv")["task"]) == set(loud.index)
+    assert n_pasted == (0 if header == "standard" else 4)
+
+
+def test_what_is_ambiguous_or_fits_nothing_is_an_error_that_names_the_mend(home):
+    write(HEADERS["standard"], "text", "song")
+    frame = pd.read_csv("X.csv")
+    frame.assign(copy=frame["song"]).to_csv("two.csv", index=False)
+    with pytest.raises(AnnotationError, match=r"'song', 'copy'.* rename the right one to 'task'"):
+        read_aligned("two.csv", "answers.csv")
+    frame.assign(song="x" + frame["song"]).to_csv("none.csv", index=False)
+    rule = "(another name will do if the column holds the ids of all annotated items)"
+    with pytest.raises(AnnotationError, match=r"'song'.* rename the column of ids") as error:
+        read_aligned("none.csv", "answers.csv")
+    assert rule in str(error.value)
+    assert rule in FEATURES
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_ids_that_could_number_the_rows_are_matched_only_if_both_readings_agree(first, home):
+    """An integer feature, such as a rank, holds all numbers of the rows, too."""
+    n = 20
+    answers = [(first + k, r, k % 2) for k in range(n) for r in range(3)]
+    pd.DataFrame(answers, columns=["task", "worker", "label"]).to_csv("answers.csv", index=False)
+    rank = np.random.default_rng(0).permutation(n) + first
+    frame = pd.DataFrame({"rank": rank, "loud": np.arange(n) / 2})
+    clear = "could be those in column 'rank', or the numbers of the rows, counted from"
+    for indexed in (False, True):
+        frame.to_csv("X.csv", index=indexed)
+        frame.to_parquet("X.parquet")
+        for path in ("X.csv", "X.parquet"):
+            with pytest.raises(AnnotationError, match=f"{clear} {first}. Rename 'rank' to 'task'"):
+                read_aligned(path, "answers.csv")
+    # An index that does not merely number the rows from 0 is a column like others.
+    frame.set_index(rank[::-1]).to_csv("X.csv")
+    with pytest.raises(AnnotationError, match=r"the columns '', 'rank' hold the ids"):
+        read_aligned("X.csv", "answers.csv")
+    frame.rename(columns={"rank": "task"}).to_csv("X.csv", index=False)
+    assert read_aligned("X.csv", "answers.csv")[0].tasks.tolist() == rank.tolist()
+    frame.sort_values("rank").to_csv("X.csv", index=False)
+    rows, table = read_aligned("X.csv", "answers.csv")
+    assert rows.columns == ("loud",)
+    assert table.instances.tolist() == rows.tasks.tolist() == sorted(rank.tolist())
+
+
+def test_a_feature_that_numbers_the_rows_is_warned_of(home):
+    write(HEADERS["standard"], "numbers", "song")
+    answers = pd.read_csv("answers.csv")
+    answers.assign(task=answers["task"] - 1000).to_csv("answers.csv", index=False)
+    frame = pd.read_csv("X.csv")
+    frame.to_parquet("X.parquet")
+    for path in ("X.csv", "X.parquet"):
+        with pytest.warns(UserWarning, match=r"'song' numbers the rows.* rename it to 'task'"):
+            assert read_aligned(path, "answers.csv")[0].tasks is None
+
+
+def test_an_error_in_the_annotations_names_only_their_file(home):
+    write(HEADERS["standard"], "text", "song")
+    Path("empty.csv").write_text("task,worker,label\n")
+    with pytest.raises(AnnotationError, match=r"^empty\.csv: "):
+        read_aligned("X.csv", "empty.csv")
+    with pytest.raises(FileNotFoundError, match=r"^absent\.csv does not exist"):
+        read_aligned("X.csv", "absent.csv")
+
+
+def test_only_a_column_that_could_hold_ids_is_taken_as_such_beside_known_features(home):
+    known = ("loud", "beats")
+    frame = pd.DataFrame({"song": ["b", "a", "c"], "loud": [0.5, 1.5, 2.5], "beats": [1, 1, 2]})
+    frame.to_csv("X.csv", index=False)
+    frame.to_parquet("X.parquet")
+    for path in ("X.csv", "X.parquet"):
+        rows = read_features(path, known=known)
+        assert rows.tasks.tolist() == ["b", "a", "c"]
+        assert rows.columns == known
+    for extra in ([0.5, 1.5, 2.5], [1, 1, 2]):
+        frame.assign(song=extra).to_csv("X.csv", index=False)
+        frame.assign(song=extra).to_parquet("X.parquet")
+        for path in ("X.csv", "X.parquet"):
+            rows = read_features(path, known=known)
+            assert rows.tasks is None
+            assert rows.columns == ("song", *known)
+    frame.assign(song=[4, 5, 6]).rename(columns={"loud": "volume"}).to_csv("X.csv", index=False)
+    assert read_features("X.csv", known=known).tasks is None
