@@ -60,8 +60,8 @@ class Reading:
     label: Annotated[
         str,
         typer.Option(
-            help="Column with the label. With --multilabel ';', you can also name one column of "
-            "0 and 1 for each option, such as joy,fear,awe.",
+            help="Column with the label. With --multilabel ';', the table may have a column of 0 "
+            "and 1 for each possible label instead; name these columns, such as joy,fear,awe.",
         ),
     ] = "label"
     annotators: Annotated[
@@ -160,12 +160,12 @@ class Reading:
             parser=some_multilabel,
             metavar="SEPARATOR|split|join|none",
             show_default=False,
-            help="How to read answers that hold several labels, such as 'policy;safety', or one "
-            "row per ticked label. The character between the labels, such as ';', keeps "
-            "each answer as a set of labels. split reads only whether one label, which you "
-            "name with --option, was ticked. join makes one class of each set. none makes "
-            "one class of each text. By default, the command stops at such answers and "
-            "lists these choices.",
+            help="How to read answers with several labels. An answer may be one cell, such as "
+            "'policy;safety', or several rows, one for each ticked label. The character between"
+            " the labels, such as ';', keeps each answer as a set of labels. split reads only "
+            "whether one label, which you name with --option, was ticked. join makes one class "
+            "of each set. none takes each text as one class, whatever it contains. By default, "
+            "the command stops at such answers and lists these choices.",
         ),
     ] = Multilabel.error.value
     nothing: Annotated[

@@ -80,8 +80,8 @@ Seeds = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Number of training runs. The first has the seed --seed, the next one more, and so "
-        "on. The model of the first run is kept.",
+        help="Number of training runs. The first run has the seed --seed, the second "
+        "--seed + 1, and so on. The model of the first run is kept.",
     ),
 ]
 Holdout = Annotated[

@@ -65,8 +65,8 @@ Margin = Annotated[
     float,
     typer.Option(
         help="How far a judge's agreement with people may be below a person's agreement with "
-        "other people. With 0.2, a judge can stand in for a person if the lower end of its "
-        "interval is above 80 % of a person's agreement."
+        "other people. With 0.2, a judge can stand in for a person if the whole interval "
+        "of its agreement with people is above 80 % of a person's agreement."
     ),
 ]
 IsRandom = Annotated[

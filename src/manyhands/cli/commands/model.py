@@ -64,8 +64,8 @@ def predict(
         typer.Option(
             parser=some_path,
             metavar="FILE",
-            help=f"{FEATURES} The columns are those of 'manyhands fit'. Items without ids are "
-            "numbered from 0, in the order of the rows.",
+            help=f"{FEATURES} The columns must be those that 'manyhands fit' was given. Items "
+            "without ids are numbered from 0, in the order of the rows.",
         ),
     ] = None,
     texts: Texts = None,

@@ -114,8 +114,8 @@ WarmUp = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(
         min=0.0,
-        help="Up to this many annotations per item, annotators are drawn at random. After that, "
-        "they are chosen. Default: 1.5, or 0 if a classifier helps.",
+        help="As long as items have fewer annotations than this on average, annotators are drawn "
+        "at random. After that, they are chosen. Default: 1.5, or 0 if a classifier helps.",
     ),
 ]
 Explore = Annotated[
@@ -124,8 +124,8 @@ Explore = Annotated[
 Load = Annotated[
     float,
     typer.Option(
-        help="The most annotations of a batch that one annotator gets, as a multiple of an "
-        "equal share. 1000 sets no limit."
+        help="Upper limit on the annotations that one annotator gets in a batch, as a multiple of "
+        "an equal share. 1000 sets no limit."
     ),
 ]
 OptionalPath = Optional[Path]  # noqa: UP045
@@ -135,8 +135,9 @@ PlannedWith = Annotated[
         "--model",
         parser=some_path,
         metavar="DIR",
-        help="Plan with the labels in this folder, which 'manyhands fit' or 'manyhands aggregate' "
-        "wrote, as its report does. Default: labels of Dawid and Skene's method.",
+        help="Plan with the labels in this folder, as the report in the folder does. The folder is "
+        "one that 'manyhands fit' or 'manyhands aggregate' wrote. Default: labels of Dawid "
+        "and Skene's method.",
     ),
 ]
 Cost = Annotated[

@@ -43,10 +43,10 @@ Winner = Annotated[
     typer.Option(
         metavar="COLUMN",
         help=(
-            "Column with the winner. Its values may be the ids of items; left, right and "
-            "tie; model_a, model_b and tie (or bothbad); A, B and C (a tie); or A>B and "
-            "[[A]]. Three columns of 0 and 1, named winner_model_a, winner_model_b and "
-            "winner_tie, are also understood."
+            "Column with the winner. Its values may have one of five forms: the id of the "
+            "item that won; left, right or tie; model_a, model_b, tie or bothbad; A, B or C (C is "
+            "a tie); or a verdict such as A>B or [[A]]. Three columns of 0 and 1, named "
+            "winner_model_a, winner_model_b and winner_tie, are also understood."
         ),
     ),
 ]
