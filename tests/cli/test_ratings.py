@@ -147,7 +147,7 @@ def test_a_folder_of_means_has_a_report_of_its_own(slider):
     page.check_harmless()
     text = " ".join("".join(page.text).split())
     assert "The value of a typical item is known to within ± 2" in text
-    assert "w0 gives" in text
+    assert "w0 rates" in text
     assert "words 1" in text
     assert {each.key for each in RATING_SECTIONS} <= set(page.ids)
     people = pd.read_csv("own/annotators.csv").set_index("annotator")

@@ -450,7 +450,7 @@ def test_errors_name_the_file_and_what_is_wrong(tmp_path, cut):
     with pytest.raises(AnnotationError, match=r"latin\.json: line \d+ is not UTF-8 text .*0xff"):
         cut(latin, 300)
     number = text.replace('"id": 3', '"id": ' + "9" * 5000, 1)
-    with pytest.raises(AnnotationError, match=r"digits.json: item 3 .*4300 digits"):
+    with pytest.raises(AnnotationError, match=r"digits.json: item 3 .*4,000 digits"):
         cut(write(tmp_path / "digits.json", number.encode()), 300)
     packed = gzip.compress(text.encode())
     damaged = write(tmp_path / "a.json.gz", packed[:100] + bytes(30) + packed[130:])
