@@ -93,8 +93,8 @@ def others_need(answer: str, annotation: str, gave: str) -> str:
     return (
         f"A {answer} that is not accepted needs review if its item has {ENOUGH} {annotation}s or "
         "more, because another one would hardly settle it. It also needs review if two annotators "
-        f"or more abstained, and at most as many {gave}. Otherwise it needs more {annotation}s "
-        "(collect more)."
+        f"or more abstained, and no more {gave} than abstained. Otherwise it needs more "
+        f"{annotation}s (collect more)."
     )
 
 

@@ -442,14 +442,16 @@ def limit_of(min_gain: float, *, ordered: bool = False) -> str:
     Examples
     --------
     >>> limit_of(0.02)
-    'We suggest stopping at fewer than one corrected label for every 50 bought'
+    'We suggest stopping when fewer than one label is corrected for every 50 annotations bought'
     >>> limit_of(0.02, ordered=True)
-    'We suggest stopping at less than one corrected grade for every 50 bought'
+    'We suggest stopping when less than one grade is corrected for every 50 annotations bought'
     """
     if min_gain <= 0:
         return ""
-    limit = "less than one corrected grade" if ordered else "fewer than one corrected label"
-    return f"We suggest stopping at {limit} for every {price_in_words(min_gain)} bought"
+    limit = "less than one grade" if ordered else "fewer than one label"
+    price = price_in_words(min_gain)
+    bought = "annotation" if price == "1" else "annotations"
+    return f"We suggest stopping when {limit} is corrected for every {price} {bought} bought"
 
 
 def price_in_words(gain: float) -> str:

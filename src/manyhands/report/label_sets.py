@@ -448,8 +448,8 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             [_doubt(row) for row in rows],
             [
                 f"write them into a sheet: {command} -n 50 --out review.csv",
-                "or correct them by check boxes on the page of 'manyhands explore'; to use your "
-                "corrections, give them to aggregate as --known",
+                "or correct them by check boxes on the page of 'manyhands explore'. To use your "
+                "corrections, give their file to 'manyhands aggregate' as --known",
             ],
         )
     yield from _explain(found)

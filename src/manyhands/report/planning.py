@@ -43,7 +43,10 @@ MOST = 2.0
 POINTS = 40
 """Points of the curve of gains."""
 
-ORDER_OF_BATCH = "The most informative come first; a later one may correct more labels by itself."
+ORDER_OF_BATCH = (
+    "The most informative answers come first. An answer further down may correct more labels than "
+    "one above it."
+)
 """Order of a batch beside its gains, in words."""
 
 WARM_UP = 1.5

@@ -96,8 +96,8 @@ def _actions(found: Findings) -> Iterator[Action]:
         (own["n_to_review"] if wrong is None else wrong) / 2,
         rows,
         [
-            "this command opens a page on which you correct a label with one key; to use your "
-            "corrections, give them to fit or aggregate as --known"
+            "this command opens a page on which you correct a label with one key. To use your "
+            "corrections, give their file to 'manyhands fit' or 'manyhands aggregate' as --known"
         ],
         "manyhands explore FOLDER --annotations ANNOTATIONS",
     )
