@@ -76,14 +76,16 @@ def describe(
         describe_sets(tables, reading, json)
         return
     from manyhands.io.annotations import read_with_account, reading_of
-    from manyhands.report import summarize
+    from manyhands.report import SECTIONS, summarize
     from manyhands.report.counts import class_rows, data_rows
     from manyhands.report.summary import has_many_classes, overview
 
     options, path = reading.arguments(), one_or_all(tables)
     store = open_store(tables)
     read, export = (store, None) if store else read_with_account(path, **options)
-    summary = overview(read) if has_many_classes(read) else summarize(read)
+    # What to do next takes a plan of many rounds; this command shows none of it.
+    counted = [section for section in SECTIONS if section.key in ("data", "classes")]
+    summary = overview(read) if has_many_classes(read) else summarize(read, sections=counted)
     found = {} if store else reading_of(path, export, options)
     command = command_of("describe", tables, reading, found=found)
     if json:
