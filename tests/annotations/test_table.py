@@ -1,5 +1,6 @@
 import copy
 import pickle
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from manyhands import AnnotationTable
 from manyhands.annotations import as_table
-from manyhands.annotations.ids import are_shuffled
+from manyhands.annotations.ids import are_shuffled, in_natural_order
 from manyhands.exceptions import AnnotationError
 
 LONG = {
@@ -456,6 +457,36 @@ def test_a_table_sorts_ids_naturally():
         assert table.instances[table.instance].tolist() == ids
     numbers = AnnotationTable.from_frame(frame.assign(task=[10, 9, 1, 2, 11, 100, -1]))
     assert numbers.instances.tolist() == [-1, 1, 2, 9, 10, 11, 100]
+
+
+@given(st.lists(st.text("019ab", max_size=4), unique=True, min_size=1), st.booleans())
+def test_natural_order_is_that_of_the_numbers_in_ids(ids, of_one_length):
+    if of_one_length:
+        ids = sorted({f"{text:0<4}" for text in ids})
+    codes, found = in_natural_order(np.arange(len(ids)), np.array(sorted(ids)))
+
+    def key(text):
+        parts = re.split("([0-9]+)", text)
+        return [(0, int(part)) if part.isdigit() else (1, part) for part in parts if part]
+
+    expected = sorted(sorted(ids), key=key)
+    assert [key(text) for text in found.tolist()] == [key(text) for text in expected]
+    assert found[codes].tolist() == sorted(ids)
+
+
+@pytest.mark.parametrize("of", [pl.DataFrame, pa.table])
+def test_texts_of_every_kind_of_frame_are_read_alike(of):
+    rows = {
+        "task": [f"img{i % 7}" for i in range(40)],
+        "worker": [f"w{i // 7}" for i in range(40)],
+        "label": [None if i % 11 == 5 else "abc"[i % 3] for i in range(40)],
+    }
+    frame = pd.DataFrame(rows)
+    tables = []
+    for each in (frame.astype(object), frame.astype("str"), frame.astype("string"), of(rows)):
+        with pytest.warns(UserWarning, match="4 of 40 rows have no label"):
+            tables.append(AnnotationTable.from_frame(each))
+    assert all(table.equals(tables[0]) for table in tables)
 
 
 def test_very_long_runs_of_digits_are_ids_like_others():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from types import EllipsisType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import narwhals as nw
 import numpy as np
 
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -129,12 +130,47 @@ def is_text(values: AnyArray) -> bool:
     return values.dtype.kind in "UT"
 
 
-def distinct_text(values: AnyArray) -> tuple[AnyArray, IntArray | EllipsisType]:
+class Texts(NamedTuple):
+    """A column of texts, each of them held once.
+
+    Attributes
+    ----------
+    values : list of str
+        The distinct texts, in the order in which they appear.
+    rows : integer array of shape (n,)
+        Position of each cell's text in ``values``; -1 where a cell is empty.
+    """
+
+    values: list[str]
+    rows: IntArray
+
+
+def texts_of(column: Any) -> Texts | None:
+    """Read a column of a narwhals frame whose type is text; None if it has another type.
+
+    A column of Python objects has another type, even if they are all strings.
+    """
+    native = column.to_native()
+    if column.dtype != nw.String or str(getattr(native, "dtype", "")) == "object":
+        return None
+    if column.implementation.is_pandas():
+        rows, values = native.factorize()
+        return Texts(values.tolist(), rows)
+    cells = column.to_list()
+    values = [value for value in dict.fromkeys(cells) if value is not None]
+    position = {value: i for i, value in enumerate(values)} | {None: MISSING}
+    rows = np.fromiter(map(position.__getitem__, cells), np.int64, len(cells))
+    return Texts(values, rows)
+
+
+def distinct_text(values: AnyArray | Texts) -> tuple[AnyArray, IntArray | EllipsisType]:
     """Return the distinct strings of an object array, and the position of each string in them.
 
     A numpy array of text would give all strings the length of the longest, so only the distinct
     ones are converted. Other arrays are returned unchanged, with ``...`` as the index.
     """
+    if isinstance(values, Texts):
+        return text_array(values.values), values.rows
     if values.dtype.kind != "O" or not is_text(values):
         return values, ...
     rows = values.ravel().tolist()
@@ -261,7 +297,8 @@ def encode(
 ) -> tuple[IntArray, AnyArray]:
     """Replace values by their positions in a vocabulary (default: the sorted distinct values).
 
-    With ``allow_unknown`` a value that is not in the given vocabulary becomes -1.
+    With ``allow_unknown`` a value that is not in the given vocabulary becomes -1. `Texts` have no
+    empty cells here.
 
     Returns
     -------
@@ -273,8 +310,9 @@ def encode(
     AnnotationError
         If a value is not in the given vocabulary.
     """
-    values = as_values(values)
-    check_no_mixture(values, argument)
+    if not isinstance(values, Texts):
+        values = as_values(values)
+        check_no_mixture(values, argument)
     values, rows = distinct_text(values)
     values = tidy(values, argument)
     if vocabulary is None:

@@ -20,6 +20,7 @@ from manyhands.annotations.encoding import (
     is_text,
     make_vocabulary,
     missing_mask,
+    texts_of,
 )
 from manyhands.annotations.groups import ALONE, groups_of_rows
 from manyhands.annotations.ids import (
@@ -256,7 +257,7 @@ def columns_of_frame(
     )
     if classes is None:
         for column, ids, own in ((task, instances, instance), (worker, annotators, annotator)):
-            refuse_copies(vocabulary[codes], ids[own[given]], label, column)
+            refuse_copies(vocabulary, codes, ids, own[given], label, column)
     columns = Columns(
         instance[given],
         annotator[given],
@@ -662,7 +663,10 @@ def check_columns(data: Any, names: dict[str, str]) -> None:
     if "source" not in names and "source" in data.columns:
         _warn_of_marks(data["source"].to_numpy())
     for argument in ("task", "worker"):
-        gaps = missing_mask(data[names[argument]].to_numpy())
+        cells = data[names[argument]]
+        if cells.dtype == nw.String and not cells.is_null().any():
+            continue
+        gaps = missing_mask(cells.to_numpy())
         if gaps.any():
             raise AnnotationError(
                 f"column {names[argument]!r} ({argument}) is empty in "
@@ -671,9 +675,10 @@ def check_columns(data: Any, names: dict[str, str]) -> None:
 
 
 def _distinct_texts(cells: nw.Series[Any]) -> Iterable[Any]:
-    """Return the distinct texts of a column; None may be among them."""
-    if cells.dtype == nw.String:
-        return dict.fromkeys(cells.to_list())
+    """Return the distinct texts of a column."""
+    texts = texts_of(cells)
+    if texts is not None:
+        return texts.values
     if cells.dtype not in TEXTS:
         return ()
     return dict.fromkeys(v for v in cells.to_list() if isinstance(v, str))
@@ -686,24 +691,25 @@ def check_blank(ids: Iterable[Any], argument: str, column: str, known: Any, rows
     """
     if known is not None:
         return
-    for name in [name for name in ids if isinstance(name, str)]:
+    texts = (name for name in ids if isinstance(name, str))
+    for name in [name for name in texts if name in MISSING_CELLS or not name.strip()]:
         mend = f"drop these rows, or name all ids in {argument}=" if argument else "drop them"
         if not name.strip():
             raise AnnotationError(
                 f"column {column!r} holds {name!r} in {rows(name)}, which is blank rather than an "
                 f"id; fill in these ids, or {mend}"
             )
-        if name in MISSING_CELLS:
-            warn_caller(
-                f"column {column!r} holds {name!r} in {rows(name)}, as text; it counts as an id. "
-                f"If it is a missing value, fill in these ids, or {mend}"
-            )
+        warn_caller(
+            f"column {column!r} holds {name!r} in {rows(name)}, as text; it counts as an id. If it "
+            f"is a missing value, fill in these ids, or {mend}"
+        )
 
 
 def encode_ids(data: Any, column: str, known: Any, argument: str) -> tuple[IntArray, AnyArray]:
     """Encode a column of ids; return the codes and the vocabulary, by default in natural order."""
+    texts = texts_of(data[column])
     codes, ids = encode(
-        data[column].to_numpy(),
+        data[column].to_numpy() if texts is None else texts,
         None if known is None else make_vocabulary(known, argument),
         argument=f"column {column!r}",
         vocabulary_name=argument,
@@ -746,6 +752,10 @@ def _labels_and_gaps(column: Any) -> tuple[AnyArray, BoolArray]:
     Nulls are removed before the conversion, because they would turn large integers into inexact
     floats.
     """
+    texts = texts_of(column)
+    if texts is not None:
+        gaps = texts.rows < 0
+        return np.array(texts.values, dtype=object)[texts.rows[~gaps]], gaps
     gaps = np.array(column.is_null().to_numpy(), dtype=bool)
     labels = column.filter(~column.is_null()).to_numpy()
     nan = missing_mask(labels)

@@ -85,19 +85,31 @@ def in_natural_order(codes: IntArray, ids: AnyArray) -> tuple[IntArray, AnyArray
     codes : integer array
         Positions in ``ids``.
     ids : array of distinct ids
-        Numbers are returned as they are.
+        Sorted. Numbers are returned as they are.
 
     Returns
     -------
     codes, ids : arrays
     """
-    if not is_text(ids):
+    if not is_text(ids) or _have_one_form(ids):
         return codes, ids
     keys = natural_keys(ids.tolist())
     order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return rank[codes], ids[order]
+
+
+def _have_one_form(ids: AnyArray) -> bool:
+    """Return whether digits are at the same places of all texts, so that sorted is natural order.
+
+    Ids with leading zeros, "img002" and "img010", are of this form, and are many in large tables.
+    """
+    if ids.dtype.kind != "U" or not ids.size or not ids.dtype.itemsize:
+        return False
+    characters = np.ascontiguousarray(ids).view(np.uint32).reshape(len(ids), -1)
+    digits = (characters >= ord("0")) & (characters <= ord("9"))
+    return bool((digits == digits[0]).all() and (characters != 0).all())
 
 
 def natural_keys(texts: list[str]) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import narwhals as nw
 import numpy as np
 
-from manyhands.annotations.encoding import missing_mask
+from manyhands.annotations.encoding import missing_mask, texts_of
 from manyhands.exceptions import AnnotationError, warn_caller
 
 Multilabel = Literal["error", "join", "split", "none"]
@@ -545,19 +545,16 @@ def one_label_per_row(
     kind = frame[label].dtype
     if not is_read and (kind.is_numeric() or kind in (nw.Boolean, nw.Categorical, nw.Enum)):
         return frame, classes
-    given = frame[label].to_list()
-    # Beside texts there may be None and NaN, but no lists.
-    values = np.array(given, dtype=object) if kind == nw.String else _hashable(given)
+    values = _cells(frame[label])
     gaps = missing_mask(values)
     counts = Counter(values[~gaps].tolist())
     known = () if classes is None else [*classes]
     if not is_read and classes is None:  # Texts are judged later, together with the classes.
-        counts = Counter({c: n for c, n in counts.items() if not isinstance(c, str)}) or Counter(
-            {c: n for c, n in counts.items() if c.lstrip()[:1] in ("[", "{")}
-        )
-        if not any(listed_labels(c) is not None for c in counts):
+        odd = [c for c in counts if not isinstance(c, str)] or [
+            c for c in counts if c.lstrip()[:1] in ("[", "{")
+        ]
+        if not any(listed_labels(c) is not None for c in odd):
             return frame, classes
-        counts = Counter(values[~gaps].tolist())
     cells = read_cells(counts, multilabel, f"column {label!r}", known, meaning)
     if cells is None:
         return frame, classes
@@ -590,6 +587,16 @@ def one_label_per_row(
 
 def _ticked(labels: tuple[str, ...], *, option: str) -> str:
     return NO_YES[option in labels]
+
+
+def _cells(column: Any) -> Any:
+    """Return an array of a column's cells, with lists as tuples; None where a text is missing."""
+    texts = texts_of(column)
+    if texts is None:
+        # Beside texts there may be None and NaN, but no lists.
+        given = column.to_list()
+        return np.array(given, dtype=object) if column.dtype == nw.String else _hashable(given)
+    return np.array([*texts.values, None], dtype=object)[texts.rows]
 
 
 def _hashable(values: list[Any]) -> Any:

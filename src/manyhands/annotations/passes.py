@@ -63,7 +63,7 @@ def check_no_class(marks: Mapping[Any, int], classes: Container[Any]) -> None:
 
 def check_marks(marks: Mapping[Any, int], labels: AnyArray, argument: str) -> None:
     """Refuse a mark of another type than the labels; warn of one that is spelt differently."""
-    if not labels.size:
+    if not labels.size or not marks:
         return
     objects = labels.dtype.kind == "O"
     kinds = {issubclass(each, str) for each in types_in(labels)} if objects else {is_text(labels)}

@@ -525,8 +525,8 @@ def scale_question(
             are_all=bool(are.all()),
             annotator=annotator,
         )
-    n, items = int(counts.sum()), len(np.unique(instance))
-    if len(seen) > MANY_TEXTS and len(seen) > items / 2:
+    if len(seen) > MANY_TEXTS and len(seen) > (items := len(np.unique(instance))) / 2:
+        n = int(counts.sum())
         shown = ", ".join(repr(_short(name)) for name in names[:3])
         return Question(
             f"{argument} holds {len(seen):,} different texts in {n:,} annotations of {items:,} "

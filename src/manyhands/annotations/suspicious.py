@@ -94,22 +94,21 @@ def _refuse_ids(counts: Counts, argument: str) -> None:
         )
 
 
-def refuse_copies(labels: AnyArray, ids: AnyArray, label: str, column: str) -> None:
-    """Refuse labels that equal the ids of another column in every row.
+def refuse_copies(
+    classes: AnyArray, codes: IntArray, ids: AnyArray, own: IntArray, label: str, column: str
+) -> None:
+    """Refuse labels ``classes[codes]`` that equal the ids ``ids[own]`` of a column in every row.
 
     Raises
     ------
     AnnotationError
         If they are equal and more than `MANY_CODES`; a few small numbers may be equal by chance.
     """
-    if (
-        len(labels) > MANY_CODES
-        and len(np.unique(labels)) > MANY_CODES
-        and np.array_equal(labels, ids)
-    ):
+    n_found = np.count_nonzero(np.bincount(codes, minlength=len(classes)))
+    if n_found > MANY_CODES and np.array_equal(classes[codes], ids[own]):
         raise AnnotationError(
             f"column {label!r}, read as the labels, equals column {column!r} in all "
-            f"{len(labels):,} rows; name the column of the labels in label="
+            f"{len(codes):,} rows; name the column of the labels in label="
         )
 
 
