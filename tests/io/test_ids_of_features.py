@@ -10,8 +10,8 @@ import pytest
 
 from manyhands.cli.options import FEATURES
 from manyhands.exceptions import AnnotationError
-from manyhands.io import read_aligned, read_features, read_raw_aligned
-from tests.cli.conftest import done, run
+from manyhands.io import read_aligned, read_features, read_raw_aligned, read_texts
+from tests.cli.conftest import done, refused, run
 
 N = 40
 QUICK = ("--method", "aggregated", "--folds", "0")
@@ -184,3 +184,32 @@ def test_only_a_column_that_could_hold_ids_is_taken_as_such_beside_known_feature
             assert rows.columns == ("song", *known)
     frame.assign(song=[4, 5, 6]).rename(columns={"loud": "volume"}).to_csv("X.csv", index=False)
     assert read_features("X.csv", known=known).tasks is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_predictions_of_texts_keep_the_ids_whatever_the_name_of_their_column(home, caplog):
+    """So do the pages that show texts; what could also number the rows is an error."""
+    caplog.set_level("INFO", "manyhands")
+    write(HEADERS["standard"], "text", "song")
+    frame = pd.read_csv("X.csv")
+    texts = frame[["song"]].assign(text=["low" if each < 2 else "high" for each in frame["loud"]])
+    texts.to_csv("texts.csv", index=False)
+    done("fit", "--texts", "texts.csv", "--annotations", "answers.csv", *QUICK, "--out", "m")
+    ids = ["z9", "a1", "7"]
+    new = pd.DataFrame({"clip": ids, "text": ["low", "high", "low"], "mood": [1, 2, 1]})
+    for write_new in (new.to_csv, lambda path: new.to_csv(path, index=False)):
+        write_new("new.csv")
+        done("predict", "m", "--texts", "new.csv", "--out", "p.csv")
+        assert pd.read_csv("p.csv", dtype=str)["task"].tolist() == ids
+    assert read_texts("new.csv").tasks.tolist() == ids
+    assert "'clip' is taken as the ids" in caplog.text
+    new.drop(columns="clip").to_csv("new.csv", index=False)
+    assert read_texts("new.csv").tasks is None
+    for columns, says in (
+        ({"clip": [2, 0, 1]}, "could be those in column 'clip', or the numbers of the rows"),
+        ({"link": ["u", "v", "w"]}, "'clip', 'link' could all hold the ids of the items"),
+    ):
+        new.assign(**columns).to_csv("new.csv", index=False)
+        assert says in refused(3, "predict", "m", "--texts", "new.csv").stderr
+        new.assign(**columns, task=ids).to_csv("new.csv", index=False)
+        assert read_texts("new.csv").tasks.tolist() == ids

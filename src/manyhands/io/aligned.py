@@ -23,7 +23,7 @@ from manyhands.io.columns import canonical, find_name, preview
 from manyhands.io.encodings import find_encoding
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
-from manyhands.io.features import FeatureFile, holder_of_ids, read_features, row_ids_of
+from manyhands.io.features import FeatureFile, holder_of_ids, only_ids, read_features, row_ids_of
 from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_frame
 from manyhands.io.label_sets import read_sets_with_account
@@ -147,7 +147,8 @@ def read_texts(
         .txt; or CSV of any separator, .xlsx, .parquet or .pq with a column ``text``, or with a
         single column besides that of the ids (``task``, ``id``, ...).
     wanted : array, optional
-        As in `read_features`.
+        As in `read_features`. Without them, the only column that could hold ids, which differ and
+        are no fractions, is taken as the ids.
     encoding, separator, sheet : str, optional
         As in `read_annotations`.
 
@@ -168,10 +169,7 @@ def read_texts(
             return FeatureFile(_as_column(line.removesuffix("\r") for line in lines))
         frame = read_frame(path, Stated(encoding, separator, sheet))
         columns = list(frame.columns)
-        id_name = id_column(columns) if len(columns) > 1 else None
-        if id_name is None and len(columns) > 1:
-            cells = {each: _cells(frame, each) for each in columns if each != "text"}
-            id_name = holder_of_ids(cells, wanted, path)
+        id_name = _id_of_texts(frame, wanted, path)
         others = [name for name in columns if name != id_name]
         if "text" not in others and len(others) != 1:
             raise AnnotationError(
@@ -183,6 +181,24 @@ def read_texts(
         texts = _cells(frame, name)
         _check_no_gaps(texts, ids, f"text in column {name!r}")
         return FeatureFile(_as_column(texts), ids)
+
+
+def _id_of_texts(frame: Any, wanted: AnyArray | None, path: Path) -> str | None:
+    """Find the column of the ids of texts: by its name, else by its values."""
+    columns = list(frame.columns)
+    if len(columns) < 2:
+        return None
+    cells = {name: _cells(frame, name) for name in columns if name != "text"}
+    index = next((name for name in cells if name in ("", "__index_level_0__")), None)
+    # pandas' default index, 0 to n - 1, holds the ids only if no other column does.
+    if index is not None and all(str(each) == str(i) for i, each in enumerate(cells[index])):
+        del cells[index]
+    found = id_column([name for name in columns if name in cells or name == "text"])
+    if found is None and wanted is not None:
+        found = holder_of_ids(cells, wanted, path)
+    elif found is None and "text" in columns:
+        found = only_ids(cells, "no other column could hold them", path)
+    return index if found is None else found
 
 
 def read_images(folder: PathLike) -> FeatureFile:

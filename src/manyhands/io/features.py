@@ -162,16 +162,8 @@ def holder_of_ids(
             f"the columns {preview(found)} hold the ids of all annotated items; rename the right "
             "one to 'task'"
         )
-    name, cells = found[0], list(map(str, columns[found[0]]))
-    for first in (0, 1):
-        rows = list(map(str, range(first, first + len(cells))))
-        differ = any(a != b and (a in ids or b in ids) for a, b in zip(cells, rows, strict=True))
-        if differ and _holds(rows, ids):
-            raise AnnotationError(
-                f"the ids of the annotated items could be those in column {name!r}, or the numbers "
-                f"of the rows, counted from {first}. Rename {name!r} to 'task' if it holds the "
-                "ids; otherwise add a column 'task' that holds them"
-            )
+    name = found[0]
+    _refuse_row_numbers(name, list(map(str, columns[name])), ids)
     _LOG.info(
         "%s: the rows are matched with the annotations by the column %r, because it holds the ids "
         "of all annotated items; to match them by another column, rename that to 'task'",
@@ -179,6 +171,49 @@ def holder_of_ids(
         name,
     )
     return name
+
+
+def only_ids(columns: Mapping[str, Sequence[Any]], why: str, path: Path) -> str | None:
+    """Find the only column that could hold ids, of rows whose ids are unknown; None if none could.
+
+    ``why`` says in a log message why this column is taken as the ids.
+
+    Raises
+    ------
+    AnnotationError
+        As in `holder_of_ids`.
+    """
+    found = [name for name, cells in columns.items() if _could_be_ids(cells)]
+    if len(found) > 1:  # Numbers of the rows in their order are what rows without ids get.
+        found = [n for n in found if list(map(str, columns[n])) != _row_numbers(0, columns[n])]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise AnnotationError(
+            f"the columns {preview(found)} could all hold the ids of the items; rename the right "
+            "one to 'task'"
+        )
+    name, cells = found[0], list(map(str, columns[found[0]]))
+    _refuse_row_numbers(name, cells, set(cells))
+    _LOG.info("%s: %r is taken as the ids, because %s", path.name, name, why)
+    return name
+
+
+def _refuse_row_numbers(name: str, cells: list[str], ids: set[str]) -> None:
+    """Refuse ids that could also number the rows, from 0 or 1, in another order."""
+    for first in (0, 1):
+        rows = _row_numbers(first, cells)
+        differ = any(a != b and (a in ids or b in ids) for a, b in zip(cells, rows, strict=True))
+        if differ and _holds(rows, ids):
+            raise AnnotationError(
+                f"the ids of the items could be those in column {name!r}, or the numbers "
+                f"of the rows, counted from {first}. Rename {name!r} to 'task' if it holds the "
+                "ids; otherwise add a column 'task' that holds them"
+            )
+
+
+def _row_numbers(first: int, cells: Sequence[Any]) -> list[str]:
+    return list(map(str, range(first, first + len(cells))))
 
 
 def _holds(cells: Sequence[Any], ids: set[str]) -> bool:
@@ -334,17 +369,16 @@ def _id_name(
     if found is not None:
         return found, None if found == index else index
     if len(known) and len(rest) == 1 and columns.keys() >= set(known):
-        (name,) = rest
-        if _could_be_ids(rest[name]):
-            _LOG.info("%s: %r is taken as the ids, because it is no feature", path.name, name)
+        name = only_ids(rest, "it is no feature", path)
+        if name is not None:
             return name, index
     return index, None
 
 
 def _could_be_ids(cells: Sequence[Any]) -> bool:
-    """Return whether a column repeats no value and holds no fractions."""
+    """Return whether a column has no gaps, repeats no value and holds no fractions."""
     texts = list(map(str, cells))
-    if not texts or len(set(texts)) < len(texts):
+    if not texts or len(set(texts)) < len(texts) or any(each is None for each in cells):
         return False
     try:
         numbers = [float(text) for text in texts]
