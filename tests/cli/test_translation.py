@@ -9,7 +9,7 @@ import pytest
 from manyhands.cli.translation import OF_METHODS, OF_READING, OPTIONS, with_options
 from manyhands.io import read_annotations, read_export
 from manyhands.report import planning
-from tests.cli.conftest import LEAKS, done, done_json, fit_arguments, run, write_csv
+from tests.cli.conftest import done, done_json, fit_arguments, leaks, run, write_csv
 from tests.io.exports.conftest import made, studio, write
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -148,7 +148,7 @@ def test_no_message_has_words_of_python(home, arguments):
     write_csv(Path("wide.csv"), [("id", "a", "b", "c"), *((i, i % 3, i % 2, 1) for i in range(9))])
     text = said(*arguments)
     assert text.strip()
-    assert not LEAKS.findall(text), text
+    assert not leaks(text), text
 
 
 def test_every_option_that_messages_name_exists():
@@ -194,7 +194,7 @@ def test_arguments_become_options(python, shell):
     if python.startswith("read_export"):
         python = f"manyhands.io.{python}"
     assert with_options(python) == shell
-    assert not LEAKS.findall(shell)
+    assert not leaks(shell)
 
 
 # -- families --------------------------------------------------------------------------------------
@@ -277,3 +277,10 @@ def test_shares_are_in_percent_for_people_and_fractions_in_files(home):
         assert not re.search(r"\b0?\.\d{3,}", shown)
     assert "score: the pairs are ordered by how much the annotation" in done("next", "A.csv").stdout
     assert "probability_wrong: how probably" in done("review", "A.csv").stdout
+
+
+def test_a_name_of_python_is_found_but_not_within_a_path():
+    for line in ("see parity_ for it", "posterior_, as it is", "declare them (groups=llm)"):
+        assert leaks(line), line
+    for folder in ("/tmp/tmpabcde_f_", "/dev/shm/x_/pytest-0", "my_", "a=b"):
+        assert not leaks(f"error: cannot read '{folder}/A.csv': it is empty"), folder
