@@ -276,7 +276,7 @@ def _judge_difference(
         return Verdict(HOLDS, why + paper, hangs)
     if found.high <= by:
         return Verdict(FAILS, why + paper, hangs)
-    undecided = f"; this does not tell it from {measure.show(by)}"
+    undecided = f"; the interval includes {measure.show(by)}"
     return Verdict(EXCLUDES if excluded else UNDECIDED, why + paper + undecided, hangs)
 
 
