@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import accuracy_score, f1_score
 
+from benchmarks.bars import Row, dots
 from benchmarks.real_tables import LAST, TABLES, Task, load
 from evidence.study import Study
 from evidence.tables import Record, crossed, groups
@@ -302,6 +303,32 @@ def conclusion(records: Cells, shown: list[str], names: list[str]) -> dict[str, 
     }
 
 
+def drawing(found: list[Record]) -> str:
+    """Draw the mean accuracy of every method; what dependence changes are probabilities only."""
+    records = by_table(found)
+    shown = [name for name in TABLES if name in records]
+    means = {}
+    for system in dict.fromkeys(s for name in shown for s in records[name]):
+        values = [records[name].get(system, {}).get("accuracy") for name in shown]
+        if None not in values and AS_PUBLISHED not in system:
+            means[system] = 100 * float(np.mean(values))
+    order = sorted(means, key=lambda system: -means[system])
+    rows = [
+        Row(system, {"accuracy": means[system]}, ours=not system.startswith("crowd-kit"))
+        for system in order
+    ]
+    title = f"Right labels in percent, mean of {len(shown)} tables (bold: manyhands)"
+    return dots(title, rows, digits=1)
+
+
+def by_table(found: list[Record]) -> Cells:
+    """Records by table and method."""
+    return {
+        name: {record["method"]: record for record in own}
+        for name, own in groups(found, "set").items()
+    }
+
+
 def set_by_set(records: Cells, shown: list[str]) -> list[str]:
     """DawidSkene's calibration on every set, before and after."""
     rows = []
@@ -369,10 +396,7 @@ def unfinished(records: Cells, names: list[str]) -> Iterator[str]:
 
 def page(found: list[Record]) -> dict[str, Any]:
     """Return the values of the page."""
-    records: Cells = {
-        name: {record["method"]: record for record in own}
-        for name, own in groups(found, "set").items()
-    }
+    records = by_table(found)
     shown = [name for name in TABLES if name in records]
     names = list(dict.fromkeys(s for name in shown for s in records[name]))
     return {
@@ -402,7 +426,13 @@ def cells() -> Iterator[Record]:
                 yield {"set": name, "method": system}
 
 
-STUDY = Study(__file__, cells, measure, page)
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    page,
+    drawings=lambda records: {"aggregation-accuracy.svg": drawing(records)},
+)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,25 @@
-"""A picture of figures as bars, for the top of a page of results."""
+"""Pictures of figures, as bars or as dots, for the top of a page of results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
+from manyhands.report.charts import nice_ticks
+
 STYLE = (
-    "<style>.bars { --ink: #16191d; --paper: #ffffff; --bar: #2a6cb0; --other: #9aa4b0; }"
+    "<style>.bars { --ink: #16191d; --paper: #ffffff; --bar: #2a6cb0; --other: #9aa4b0; "
+    "--rule: #dde1e6; --second: #b0560f; --third: #68717b; }"
     "@media (prefers-color-scheme: dark) { .bars { --ink: #e8ebef; --paper: #14171b; "
-    "--bar: #74aeea; --other: #5d6873; } }"
+    "--bar: #74aeea; --other: #5d6873; --rule: #31373f; --second: #e79c58; --third: #a2acb7; } }"
     ".bars text { font: 14px system-ui, 'DejaVu Sans', sans-serif; fill: var(--ink); }"
     ".bars text.ours { font-weight: 600; }.bars .back { fill: var(--paper); }"
-    ".bars rect.ours { fill: var(--bar); }.bars rect.other { fill: var(--other); }</style>"
+    ".bars rect.ours { fill: var(--bar); }.bars rect.other { fill: var(--other); }"
+    ".bars line { stroke: var(--rule); }.bars line.between { stroke: var(--other); "
+    "stroke-width: 3; }.bars line.target { stroke: var(--ink); stroke-dasharray: 4 3; }"
+    ".bars .d0 { fill: var(--bar); }.bars .d1 { fill: var(--second); }"
+    ".bars .d2 { fill: var(--third); }</style>"
 )
 WIDTH, NAMES, STEP, TOP, FIGURES = 760, 300, 26, 34, 90
 
@@ -48,8 +55,102 @@ def bars(title: str, rows: Sequence[Bar]) -> str:
             f'<text x="{NAMES + length + 8:.1f}" y="{y + 17}">{escape(row.figure)}</text>',
         ]
     label = f"{title}: " + ", ".join(f"{row.name} {row.figure}" for row in rows)
+    return _whole(parts, height, label)
+
+
+class Row(NamedTuple):
+    """A row of dots: its name, a figure for each mark, and an interval around them, if any."""
+
+    name: str
+    figures: Mapping[str, float]
+    interval: tuple[float, float] | None = None
+    ours: bool = False
+
+
+def dots(
+    title: str, rows: Sequence[Row], *, target: float | None = None, digits: int | None = None
+) -> str:
+    """Draw figures as dots on one axis: a row for each thing, a mark for each kind of figure.
+
+    Parameters
+    ----------
+    title : str
+    rows : sequence of Row
+        At most three kinds of figures; the first is drawn on top of the others. A line joins the
+        figures of a row, or shows its interval.
+    target : float, optional
+        Where all figures should be: a dashed line.
+    digits : int, optional
+        Write the first figure beside its dot, with so many decimals.
+
+    Returns
+    -------
+    str
+        SVG, which follows the reader's choice of light or dark.
+    """
+    kinds = list(dict.fromkeys(kind for row in rows for kind in row.figures))
+    ends = [value for row in rows for value in (*row.figures.values(), *(row.interval or ()))]
+    ticks = nice_ticks(min(ends), max(ends), 8)
+    first, last = ticks[0], ticks[-1]
+    names = max(120.0, 24 + 7.7 * max(len(row.name) for row in rows))
+    top = TOP + (26 if len(kinds) > 1 else 0) + 18
+    height = top + DOTS * len(rows) + 10
+
+    def at(value: float) -> float:
+        return names + (value - first) / (last - first) * (WIDTH - names - 60)
+
+    parts = [f'<text class="ours" x="8" y="20">{escape(title)}</text>']
+    left = 16.0
+    for k, kind in enumerate(kinds if len(kinds) > 1 else ()):
+        parts += [_mark(k, left, 41), f'<text x="{left + 12:.1f}" y="46">{escape(kind)}</text>']
+        left += 48 + 7.6 * len(kind)
+    for tick in ticks:
+        x = f"{at(tick):.1f}"
+        parts += [
+            f'<line x1="{x}" y1="{top}" x2="{x}" y2="{height - 8}"/>',
+            f'<text x="{x}" y="{top - 6}" text-anchor="middle">{tick:g}</text>',
+        ]
+    if target is not None:
+        x = f"{at(target):.1f}"
+        parts.append(f'<line class="target" x1="{x}" y1="{top}" x2="{x}" y2="{height - 8}"/>')
+    for i, row in enumerate(rows):
+        y = top + DOTS * i + DOTS / 2
+        low, high = row.interval or (min(row.figures.values()), max(row.figures.values()))
+        parts += [
+            f'<text class="{"ours" if row.ours else "other"}" x="{names - 12:.1f}" y="{y + 5:g}" '
+            f'text-anchor="end">{escape(row.name)}</text>',
+            f'<line class="between" x1="{at(low):.1f}" y1="{y:g}" x2="{at(high):.1f}" y2="{y:g}"/>',
+        ]
+        for kind, value in reversed(list(row.figures.items())):
+            parts.append(_mark(kinds.index(kind), at(value), y))
+        if digits is not None:
+            value = next(iter(row.figures.values()))
+            parts.append(f'<text x="{at(high) + 10:.1f}" y="{y + 5:g}">{value:.{digits}f}</text>')
+    told = (", ".join(f"{kind} {value:.4g}" for kind, value in r.figures.items()) for r in rows)
+    label = f"{title}: " + "; ".join(f"{r.name}, {t}" for r, t in zip(rows, told, strict=True))
+    return _whole(parts, height, label)
+
+
+DOTS = 22
+"""Height of a row of dots."""
+
+
+def _mark(kind: int, x: float, y: float) -> str:
+    """Draw a circle, a diamond or a square, so that kinds differ without their colours, too."""
+    if kind == 0:
+        return f'<circle class="d0" cx="{x:.1f}" cy="{y:g}" r="5.5"/>'
+    if kind == 1:
+        return (
+            f'<path class="d1" d="M{x - 6:.1f} {y:g}L{x:.1f} {y - 6:g}L{x + 6:.1f} {y:g}'
+            f'L{x:.1f} {y + 6:g}Z"/>'
+        )
+    return f'<rect class="d2" x="{x - 4:.1f}" y="{y - 4:g}" width="8" height="8"/>'
+
+
+def _whole(parts: Sequence[str], height: float, label: str) -> str:
+    """Return a picture on the page's ground, with its figures as alternative text."""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="bars" viewBox="0 0 {WIDTH} {height}" '
-        f'width="{WIDTH}" height="{height}" role="img" aria-label="{escape(label)}">{STYLE}'
-        f'<rect class="back" width="{WIDTH}" height="{height}"/>{"".join(parts)}</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="bars" viewBox="0 0 {WIDTH} {height:g}" '
+        f'width="{WIDTH}" height="{height:g}" role="img" aria-label="{escape(label)}">{STYLE}'
+        f'<rect class="back" width="{WIDTH}" height="{height:g}"/>{"".join(parts)}</svg>\n'
     )

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import manyhands as mh
-from benchmarks.claims_page import TODAY, page
+from benchmarks.claims_page import TODAY, drawing, page
 from benchmarks.real_tables import LAST, ORDINAL, Labelled, first_of_each, real
 from benchmarks.real_tables import TABLES as REAL
 from evidence.scores import codes_of
@@ -617,6 +617,7 @@ STUDY = Study(
     lambda: ({"step": step, "table": name, "code": CODE} for step, name, _ in steps()),
     measure,
     page,
+    drawings=lambda records: {"claims-labels.svg": drawing(records)},
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
+from benchmarks.bars import Row, dots
 from evidence.tables import Record, crossed, groups, listing, standard_error, table, where
 
 BEFORE, TODAY = "before", "today"
@@ -65,6 +66,17 @@ def inside(said: Said) -> str:
         return "–"
     text = f"{hits} of {n}"
     return f"**{text}**" if binom.sf(n - hits - 1, n, 0.05) < 0.01 else text
+
+
+def drawing(records: list[Record]) -> str:
+    """Draw, for each table, the share of right labels that is claimed, and the true one."""
+    own = where(statements(records), step="infer, DawidSkene", what="labels", code=TODAY)
+    known = sorted((s for s in own if s["claimed"] is not None), key=lambda s: -s["true"])
+    rows = [
+        Row(s["table"], {"claimed": s["claimed"], "true": s["true"]}, (s["low"], s["high"]))
+        for s in known
+    ]
+    return dots("Right labels in percent: the claim with its 95 % interval, and the truth", rows)
 
 
 HEADS = ["", "tables", "gap before", "size (most)", "gap today", "size (most)", "in the interval"]

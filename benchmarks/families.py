@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks import families_rules as constants
 from benchmarks import families_tables as cell_of
+from benchmarks.bars import Row, dots
 from benchmarks.families_rules import COUNTS, FIXED, SIMULATED, figure_rows, warning_rows
 from benchmarks.families_rules import TABLES as READ_OUT
 from benchmarks.families_tables import (
@@ -212,14 +213,22 @@ def by_gold(found: Records) -> Iterator[str]:
         yield from (f"**{name}**\n", *table(heads, [row for row in rows if any(row[1:])]))
 
 
+THREE = ("judgebench", "sentiment, 3 humans", "cifar10n, 3 humans")
+"""Tables with models among the annotators."""
+
+
+def known(records: list[Record]) -> list[Record]:
+    """Records of the cells of today."""
+    wanted = {tuple(cell.values()) for cell in cells()}
+    return [r for r in records if tuple(r[name] for name in CELL) in wanted]
+
+
 def page(records: list[Record]) -> dict[str, Any]:
     """Return the values of the page."""
-    wanted = {tuple(cell.values()) for cell in cells()}
-    records = [r for r in records if tuple(r[name] for name in CELL) in wanted]
+    records = known(records)
     found = Records(records)
     every, own = ("judgebench", *SIMULATIONS, *PEOPLE), found.rules("rules", "judgebench")
-    three = ("judgebench", "sentiment, 3 humans", "cifar10n, 3 humans")
-    marked = [(name, mark) for name in three for mark in MARKS]
+    marked = [(name, mark) for name in THREE for mark in MARKS]
     declared = found.rules("declarations", "judgebench")
     all_rules = tuple(dict.fromkeys((*RULES[1:], *FLAT, *DECLARED)))
 
@@ -233,7 +242,7 @@ def page(records: list[Record]) -> dict[str, Any]:
     of_marks = [
         100
         * np.mean(
-            [found.values("methods", name, f"DawidSkene{mark}")[:, 0].mean() for name in three]
+            [found.values("methods", name, f"DawidSkene{mark}")[:, 0].mean() for name in THREE]
         )
         for mark in MARKS
     ]
@@ -241,12 +250,12 @@ def page(records: list[Record]) -> dict[str, Any]:
         "plain": of_marks[0],
         "declared": of_marks[1],
         "gain": of_marks[1] - of_marks[0],
-        "n_with_models": len(three),
+        "n_with_models": len(THREE),
         "dates": days(records),
         "n_cells": len(records),
         "minutes": sum(record["seconds"] for record in records) / 60,
         "machines": table(
-            ["table", "machines"], [[n, accuracies(n)] for n in (*three[1:], *list(BESIDE)[-2:])]
+            ["table", "machines"], [[n, accuracies(n)] for n in (*THREE[1:], *list(BESIDE)[-2:])]
         ),
         "methods": crossed(
             "method",
@@ -289,6 +298,23 @@ def page(records: list[Record]) -> dict[str, Any]:
             found, "methods", [m + mark for m in METHODS for mark in MARKS], (0,)
         ),
     }
+
+
+def drawing(records: list[Record]) -> str:
+    """Draw the accuracy of every method with and without the declared families."""
+    found = Records(known(records))
+    words = dict(zip(MARKS[::-1], ("families declared", "nothing declared"), strict=True))
+
+    def mean(method: str) -> float:
+        own = [found.values("methods", name, method)[:, 0].mean() for name in THREE]
+        return 100 * float(np.mean(own))
+
+    rows = [
+        Row(method, {shown: mean(method + mark) for mark, shown in words.items()})
+        for method in METHODS
+    ]
+    title = f"Right labels in percent, mean of {len(THREE)} tables with models among the annotators"
+    return dots(title, rows)
 
 
 # -- cells ----------------------------------------------------------------------------------------
@@ -395,6 +421,7 @@ STUDY = Study(
     },
     measure,
     page,
+    drawings=lambda records: {"families-declared.svg": drawing(records)},
 )
 
 

@@ -48,6 +48,7 @@ from benchmarks.flagship_page import (
     STACK,
     curves,
     page,
+    standings,
 )
 from benchmarks.model_choice import thinned, thinned_cifar10h, with_common_mistake
 from benchmarks.peers import ACTIVE_MIX, PEERS, Fit
@@ -568,7 +569,10 @@ STUDY = Study(
     PARTS,
     measure,
     page,
-    drawings=lambda records: {"flagship-robustness.svg": curves(records).svg},
+    drawings=lambda records: {
+        "flagship-accuracy.svg": standings(records),
+        "flagship-robustness.svg": curves(records).svg,
+    },
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.bars import Row, dots
 from benchmarks.flagship_harder import FEW_LABELS, LABELLED, MANY, UNSURE
 from benchmarks.peers import PEERS
 from evidence import load_rows
@@ -318,6 +319,23 @@ def in_macro_f1(found: Found, name: str) -> tuple[str, float]:
         f1[f"{method} ({seeds(own)})"] = mean(own, "macro_f1")
     best = max(f1, key=lambda row: f1[row])
     return best, f1[best]
+
+
+def standings(found: Found) -> str:
+    """Draw the stack's accuracy on the public sets, beside the best other and a simple one."""
+    rows = [
+        Row(
+            words,
+            {
+                "stack": 100 * of(found, name),
+                "best of all others": 100 * in_accuracy(found, name).top,
+                "majority vote + logistic regression": 100 * of(found, name, REGRESSION),
+            },
+        )
+        for name, words in SETS.items()
+        if cells(found, name, STACK)
+    ]
+    return dots("Accuracy on the test part, in percent", rows)
 
 
 # -- confirmation, ablation, tasks, additions -----------------------------------------------------

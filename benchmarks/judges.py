@@ -17,6 +17,7 @@ import pandas as pd
 from scipy.stats import false_discovery_control, ttest_1samp
 
 import manyhands as mh
+from benchmarks.bars import Row, dots
 from benchmarks.collapse import as_before
 from evidence.study import Part, Record, grid, mean, of_parts, table, where
 from manyhands.agreement import compare_judges
@@ -152,6 +153,17 @@ def page_whole(records: list[Record]) -> Record:
         "n_passes_cannot": sum(j["verdict"] == CANNOT for j in passes),
         "n_can": sum(j["verdict"] == CAN for j in both),
     }
+
+
+def drawing(records: list[Record]) -> str:
+    """Draw r of every model on every set, with its interval."""
+    rows = [
+        Row(f"{r['set']}, {j['name']}", {"r": j["r"]}, (j["low"], j["high"]), j["verdict"] == CAN)
+        for r in where(records, part="whole")
+        for j in r["judges"]
+    ]
+    title = "r with its 95 % interval (bold: can stand in, as the whole interval is above 0.8)"
+    return dots(title, rows, target=0.8)
 
 
 # -- a judge that reads nothing --------------------------------------------------------------------
@@ -835,7 +847,7 @@ def page(records: list[Record]) -> Record:
     return found | (page_few(records) if where(records, part="people") else {})
 
 
-STUDY = of_parts(__file__, PARTS, page)
+STUDY = of_parts(__file__, PARTS, page, drawings=lambda records: {"judges-r.svg": drawing(records)})
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import spearmanr
 
+from benchmarks.bars import Bar, bars
 from benchmarks.real_tables import first_of_each
 from evidence import load_data, load_rows
 from evidence.scores import codes_of
@@ -295,6 +296,22 @@ def criteria_table(
     return table(["", *first, "mean", *rest], lines)
 
 
+def drawing(records: list[Record]) -> str:
+    """Draw the mean loss of each criterion in pools of four, and that of a random choice."""
+    done = [record for record in records if "error" not in record]
+    sets = [own for p in REAL if len(own := where(done, set=p.name)) > POOL]
+    named: dict[str, Callable[[Any], float] | None] = {**CRITERIA, "random choice": None}
+    lost = {
+        name: 100 * float(np.mean([pool_regret(own, k) for own in sets]))
+        for name, k in named.items()
+    }
+    rows = [
+        Bar(name, lost[name], f"{lost[name]:.2f}", name == "A+B")
+        for name in sorted(lost, key=lost.__getitem__)
+    ]
+    return bars(f"Points lost by the choice among four, mean of {len(sets)} sets", rows)
+
+
 def why_both(by_set: BySet) -> dict[str, Any]:
     """Why A+B stays the criterion, and what Hotel shows."""
     first = [problem.name for problem in REAL if len(by_set[problem.name]) > POOL]
@@ -436,7 +453,13 @@ def cells() -> list[Record]:
     return [cell for _, cell in sorted(found, key=lambda each: each[0])]
 
 
-STUDY = Study(__file__, cells, measure, page)
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    page,
+    drawings=lambda records: {"model_choice-lost.svg": drawing(records)},
+)
 
 
 if __name__ == "__main__":

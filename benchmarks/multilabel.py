@@ -26,6 +26,7 @@ import pandas as pd
 from scipy.special import expit, logit, logsumexp
 from typer.testing import CliRunner
 
+from benchmarks.bars import Row, dots
 from evidence.study import Part, grid, of_parts, peak_mb
 from evidence.tables import Record, table, where, with_error
 from manyhands import (
@@ -605,6 +606,17 @@ def set_page(records: list[Record]) -> dict[str, Any]:
     }
 
 
+def drawing(records: list[Record]) -> str:
+    """Draw the F1 against experts: shared priors, own priors, and the majority."""
+    kinds = {"shared_f1": "shared", "own_f1": "each option alone", "majority_f1": "majority vote"}
+    rows = []
+    for name, k in ((name, k) for name, sizes in SETS.items() for k in sizes):
+        if found := where(records, part="sets", name=name, k=k):
+            means = {w: float(np.mean([r[key] for r in found])) for key, w in kinds.items()}
+            rows.append(Row(f"{name}, {k or 'all'} annotators per item", means))
+    return dots("Micro-F1 against experts' labels", rows)
+
+
 def mean(found: list[Record], name: str) -> str:
     """Write the mean of a figure."""
     return f"{np.mean([r[name] for r in found]):.3f}"
@@ -713,6 +725,7 @@ STUDY = of_parts(
         "trial": Part(of_trial, trial_page),
     },
     data=data_of,
+    drawings=lambda records: {"multilabel-f1.svg": drawing(records)},
 )
 
 if __name__ == "__main__":

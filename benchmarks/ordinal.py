@@ -17,9 +17,10 @@ import pandas as pd
 from scipy.stats import norm
 from sklearn.metrics import cohen_kappa_score
 
+from benchmarks.bars import Row, dots
 from evidence.scores import likelihood
 from evidence.study import Part, Study, grid, of_parts
-from evidence.tables import Record, groups, mean
+from evidence.tables import Record, groups, mean, where
 from evidence.tables import table as lines_of
 from manyhands import AnnotationTable, DawidSkene, MajorityVote, decide
 from manyhands.annotations.scales import SKEWED
@@ -283,6 +284,23 @@ def show_tables(records: list[Record]) -> Record:
          "QWK", "coverage", "log RPS"], parts,
     )  # fmt: skip
     return {"tables": lines_of(heading, rows), "means": means, "n_tables": len(records)}
+
+
+def drawing(records: list[Record]) -> str:
+    """Draw the distance from the known grade with and without the order, few labels first."""
+    kinds = {"both": "as grades", "today": "as names of classes"}
+    few = groups(where(records, part="few"), "table", "per_item", "n_items")
+    full = groups(where(records, part="tables"), "table")
+    kept = [(name, f"{n} an item" if n else f"{items} items") for name, n, items in few]
+    cells = dict(zip(kept, few.values(), strict=True))
+    cells |= {(name, "all labels"): own for name, own in full.items()}
+    rows = []
+    for names, own in cells.items():
+        means = {
+            w: float(np.mean([r["fits"][fit]["mae"] for r in own])) for fit, w in kinds.items()
+        }
+        rows.append(Row(", ".join(names), means))
+    return dots("Mean distance of labels from the known grade, in grades", rows)
 
 
 def _change(found: list[float]) -> str:
@@ -570,7 +588,12 @@ def folders(cell: Any) -> list[str]:
     return ["/".join(TABLES.get(name, ("aggregation", name))[:2])] if name else []
 
 
-STUDY: Study = of_parts(__file__, PARTS, data=folders)
+STUDY: Study = of_parts(
+    __file__,
+    PARTS,
+    data=folders,
+    drawings=lambda records: {"ordinal-distance.svg": drawing(records)},
+)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
+from benchmarks.bars import Row, dots
 from evidence.study import Part, folders_of, grid, of_parts, packages, processor, spent, table
+from evidence.tables import where
 from manyhands import BradleyTerry, ComparisonTable
 from manyhands.datasets.base import data_home
 from manyhands.ranking.bradley_terry import LEVEL
@@ -290,6 +292,18 @@ def of_sets(records: list[Record]) -> Record:
         rows.append(row)
     header = ["set", "trained on", "answers", "plain", "own ties, positions", "default"]
     return {"held_out": table([*header, "variance of reliabilities"], rows)}
+
+
+def drawing(records: list[Record]) -> str:
+    """Draw by how much profiles change the log loss of held-out answers."""
+    rows = []
+    for name, share, _ in SETS:
+        own = where(records, part="held-out", set=name, share=share)
+        gain, error = (float(np.mean([r[f"default_{k}"] for r in own])) for k in ("gain", "error"))
+        interval = (gain - 1.96 * error, gain + 1.96 * error)
+        rows.append(Row(f"{name}, {share:.0%} of the answers", {"change": gain}, interval))
+    title = "Change of the log loss of held-out answers (left of 0: profiles help)"
+    return dots(title, rows, target=0)
 
 
 # -- simulated crowds ----------------------------------------------------------------------------
@@ -684,6 +698,7 @@ STUDY = of_parts(
         ),
     },
     data=data_of,
+    drawings=lambda records: {"pairwise-held_out.svg": drawing(records)},
 )
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import planning_packages, planning_parts, planning_people
-from benchmarks.planning_page import page
+from benchmarks.planning_page import drawing, page
 from evidence.study import Part, Record, grid, of_parts, spent
 from manyhands import AnnotationPlanner, AnnotationTable
 
@@ -82,7 +82,13 @@ PARTS = {
     "speed": Part(suggest, cells=of_speed),
 }
 
-STUDY = of_parts(__file__, PARTS, page, seeds=range(10))
+STUDY = of_parts(
+    __file__,
+    PARTS,
+    page,
+    seeds=range(10),
+    drawings=lambda records: {"planning-saved.svg": drawing(records)},
+)
 
 
 if __name__ == "__main__":

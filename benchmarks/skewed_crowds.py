@@ -19,10 +19,11 @@ from unittest import mock
 
 import numpy as np
 
+from benchmarks.bars import Row, dots
 from benchmarks.real_tables import TABLES, load
 from evidence.scores import scores
 from evidence.study import Part, grid, of_parts
-from evidence.tables import Record, days, listing, table, where, with_error
+from evidence.tables import Record, days, groups, listing, table, where, with_error
 from manyhands import IBCC, AnnotationTable, DawidSkene, MajorityVote, OneCoinDawidSkene
 from manyhands.inference import class_shares
 from manyhands.metrics import calibration
@@ -148,6 +149,22 @@ def of_crowd_page(records: list[Record]) -> dict[str, Any]:
         "rise": losses.max(),
         "others": table([first, "DawidSkene", "OneCoinDawidSkene", "IBCC"], others),
     }
+
+
+def drawing(records: list[Record]) -> str:
+    """Draw the accuracy with and without the correction, by the share of the rare class."""
+    kinds = {"after": "with the correction", "before": "without it"}
+    rows = []
+    for (classes, kind, share), own in groups(
+        where(records, part="crowds"), "classes", "crowd", "share"
+    ).items():
+        if share < 0.5:
+            means = {
+                words: 100 * float(np.mean([r[when]["accuracy"] for r in own]))
+                for when, words in kinds.items()
+            }
+            rows.append(Row(f"{classes} classes, {kind}, rare {100 * share:g} %", means))
+    return dots("Right labels in percent", rows)
 
 
 # -- equal annotators ------------------------------------------------------------------------------
@@ -288,6 +305,7 @@ STUDY = of_parts(
         "costs": Part(fit_timed, cost_page, lambda: grid(crowd=TIMED)),
         "tol": Part(fit_tol, tol_page, lambda: grid(set=TABLES)),
     },
+    drawings=lambda records: {"skewed_crowds-accuracy.svg": drawing(records)},
 )
 
 

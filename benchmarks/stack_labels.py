@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.bars import Row, dots
 from benchmarks.flagship_harder import UNSURE, make_harder
 from benchmarks.real_tables import first_of_each
 from evidence import Data, load_data
@@ -338,7 +339,23 @@ def page(records: list[Record]) -> dict[str, Any]:
     }
 
 
-STUDY = Study(__file__, cells, measure, page)
+def drawing(records: list[Record]) -> str:
+    """Draw the accuracy of both methods' labels, where instances have two annotations or more."""
+    rows = []
+    for case in SEVERAL:
+        if own := of_case(records, case, TODAY):
+            keys = {"stack": "stack_accuracy", "DawidSkene": "ds_accuracy"}
+            rows.append(Row(case.name, {name: 100 * mean(own, key) for name, key in keys.items()}))
+    return dots("Right labels in percent, two or more annotations per instance", rows)
+
+
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    page,
+    drawings=lambda records: {"stack_labels-accuracy.svg": drawing(records)},
+)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import manyhands as mh
+from benchmarks.bars import Row, dots
 from benchmarks.flagship import by_default, data_of, stack
 from benchmarks.grand_table_page import RAW, SETS
 from evidence.scores import codes_of, scores
@@ -155,7 +156,25 @@ def page(records: list[Record]) -> dict[str, Any]:
     }
 
 
-STUDY = Study(__file__, cells, measure, page, seeds=range(1, 2))
+def drawing(records: list[Record]) -> str:
+    """Draw the accuracy of the stack's labels on every set, beside labels without features."""
+    found = {key: mean(own, "accuracy") for key, own in groups(records, "set", "method").items()}
+    shown = {"stack": "stack", DAWID_SKENE: "Dawid-Skene", MAJORITY: "majority vote"}
+    rows = [
+        Row(title, {words: 100 * found[name, method] for method, words in shown.items()})
+        for name, title in OF.items()
+    ]
+    return dots("Right labels of the training instances, in percent", rows)
+
+
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    page,
+    seeds=range(1, 2),
+    drawings=lambda records: {"training_labels-accuracy.svg": drawing(records)},
+)
 
 
 if __name__ == "__main__":
