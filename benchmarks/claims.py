@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import manyhands as mh
-from benchmarks.claims_page import TODAY, drawing, page
+from benchmarks.claims_page import GOLD_ALONE, GOLD_AND_MODEL, TODAY, drawing, page
 from benchmarks.real_tables import LAST, ORDINAL, Labelled, first_of_each, real
 from benchmarks.real_tables import TABLES as REAL
 from evidence.scores import codes_of
@@ -65,6 +65,15 @@ N_GOLD = 100
 """Gold labels, or audited labels, of which there are so many unless a step says otherwise."""
 
 AUDITED = 50
+
+GOLD_SIZES, DRAWS = (30, 60, 120), 20
+"""Numbers of gold labels with which labels are accepted, and how often they are drawn."""
+
+MOST_DRAWN = 5_000
+"""Instances of the largest table of which gold is drawn so often."""
+
+FEWEST_ACCEPTED, TOO_MUCH = 20, 0.02
+"""Accepted labels of a draw that is judged, and by how much its claim may be too high."""
 
 
 class Features(NamedTuple):
@@ -151,6 +160,45 @@ def _single_labels(case: Labelled, model: Any) -> tuple[np.ndarray, np.ndarray]:
         given["identified"] = model.identified_
     sure = model.posterior_.max(axis=1)
     return sure, consensus(case.table, model.posterior_, **given).actions == "accept"
+
+
+@quiet
+def measure_on_gold(case: Labelled, n: int) -> dict[str, Record]:
+    """Accept labels after `DRAWS` random draws of n gold labels, and look at the other labels.
+
+    The probabilities of single labels follow the gold labels alone, or also what the model expects,
+    as the library does.
+    """
+    from manyhands.metrics.certainty import certainty_of
+
+    model = mh.DawidSkene().fit(case.table)
+    posterior, codes = model.posterior_, model.posterior_.argmax(axis=1)
+    right, values = codes == case.gold, case.table.classes[codes]
+    found: dict[str, list[tuple[float, float, int]]] = {}
+    for seed in range(DRAWS):
+        drawn = np.random.default_rng(seed).choice(case.judged, n, replace=False)
+        gold = np.full(len(codes), None, dtype=object)
+        gold[drawn] = case.table.classes[case.gold[drawn]]
+        both = mh.metrics.accuracy_of_labels(case.table, values, posterior, gold=gold)
+        for name, level in ((GOLD_ALONE, both._replace(of_labels=None)), (GOLD_AND_MODEL, both)):
+            told = certainty_of(case.table, level, posterior, codes)
+            sure = told.of_labels(posterior, codes, None)
+            actions = consensus(case.table, posterior, values, probability=sure).actions
+            taken = np.setdiff1d(case.judged[actions[case.judged] == "accept"], drawn)
+            own = (sure[taken].mean(), right[taken].mean(), len(taken)) if len(taken) else (0, 0, 0)
+            found.setdefault(name, []).append(own)
+    return {name: _of_draws(np.array(draws)) for name, draws in found.items()}
+
+
+def _of_draws(draws: np.ndarray) -> Record:
+    """Join draws of (claimed, true, accepted labels), and count those that promise far too much."""
+    claimed, true, n = draws.T
+    many = n >= FEWEST_ACCEPTED
+    far = int((claimed - true > TOO_MUCH)[many].sum())
+    if not n.sum():
+        return statement(None, 0.0, 0, draws=0, far=0)
+    shares = (float(np.average(each, weights=n)) for each in (claimed, true))
+    return statement(*shares, int(n.sum()), draws=int(many.sum()), far=far)
 
 
 @quiet
@@ -556,6 +604,9 @@ def steps(names: Sequence[str] = TABLES) -> Iterator[tuple[str, str, Step]]:
         for title, method in METHODS.items():
             yield (f"infer, {title}", name, on(infer, name, method))
         yield ("annotators", name, on(screen, name))
+    for n, name in product(GOLD_SIZES, names):
+        if len(real(name).judged) >= 2 * n and real(name).table.n_instances <= MOST_DRAWN:
+            yield (f"gold {n}", name, on(measure_on_gold, name, n))
     for (title, method), (way, n), name in product(REVIEWED.items(), WAYS, names):
         if len(real(name).judged) >= 2 * n:
             yield (f"review, {title}, {way} {n}", name, on(review, name, way, n, method))

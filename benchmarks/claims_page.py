@@ -17,6 +17,9 @@ CODES = (BEFORE, TODAY)
 PROBABILITY = "mean probability"
 """What is said of single labels, on average."""
 
+GOLD_ALONE, GOLD_AND_MODEL = "accepted by gold alone", "accepted by gold and model"
+"""What is accepted if probabilities follow a few gold labels, or also the model's expectation."""
+
 Said = list[Record]
 
 
@@ -108,7 +111,8 @@ def conclusion(said: Said) -> dict[str, Any]:
         if one["step"].startswith("review") and ("queue" in one["step"] or "rounds" in one["step"])
     ]
     today = where(said, code=TODAY)
-    silent = [one for one in today if one["claimed"] is None and one["what"] != PROBABILITY]
+    unsaid = (PROBABILITY, GOLD_ALONE, GOLD_AND_MODEL)
+    silent = [one for one in today if one["claimed"] is None and one["what"] not in unsaid]
     hits, n = sum(told(today)), len(told(today))
     return {
         "gap_before": gaps(where(queues, code=BEFORE)).mean(),
@@ -141,6 +145,23 @@ def accepted(said: Said) -> list[str]:
         for step, own in steps.items()
     ]
     return table(["", *ACCEPTED], rows)
+
+
+def by_gold(said: Said) -> list[str]:
+    """Accepted labels by the number of gold labels, over all tables and draws."""
+    rows = []
+    for step, own in groups(
+        [one for one in said if one["step"].startswith("gold ")], "step"
+    ).items():
+        for what in (GOLD_ALONE, GOLD_AND_MODEL):
+            found = [one for one in where(own, what=what) if one["n"]]
+            far, draws = (sum(one[name] for one in found) for name in ("far", "draws"))
+            share = f"{far} of {draws} ({far / draws:.0%})" if draws else "–"
+            rows.append(
+                [step.split()[1], what.removeprefix("accepted by "), *accepted_of(found), share]
+            )
+    heads = ["gold labels", "probabilities follow", "accepted", "claimed / true, %"]
+    return table([*heads, "draws with a claim over 2 points too high"], rows)
 
 
 def single(said: Said, step: str = "infer, DawidSkene") -> list[str]:
@@ -267,5 +288,6 @@ def page(records: list[Record]) -> dict[str, Any]:
         "accuracies": accuracies(said),
         "talk": part(said, "mistakes by flagged annotators", "annotators"),
         "accepted": accepted(said),
+        "by_gold": by_gold(said),
         "missed": missed(said),
     }

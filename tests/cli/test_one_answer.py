@@ -156,6 +156,26 @@ def test_an_audit_of_next_is_a_sample():
     assert audited["level"]["low"] == pytest.approx(stopping["low"])
 
 
+def test_checks_whose_choice_is_not_said_are_asked_about():
+    """The advice is followed as printed: then the same labels correct and measure."""
+    rows = [row[:2] for row in read_rows(Path("sample.csv"))]
+    write_csv(Path("checked.csv"), rows)
+    both = run("aggregate", "A.csv", "--known", "checked.csv", "--gold", "checked.csv", "--json")
+    assert f"all {len(rows) - 1} gold labels are also given as known" in " ".join(
+        both.stderr.split()
+    )
+    alone = run("aggregate", "A.csv", "--known", "checked.csv", "--json")
+    said = " ".join(alone.stderr.split())
+    assert "checked.csv: it is not said how the 30 known items were chosen" in said
+    assert "add a column 'chosen' that holds 'random' in each row" in said
+    assert json.loads(alone.stdout)["level"]["source"] == "model"
+    write_csv(Path("checked.csv"), [(*rows[0], "chosen"), *((*row, "random") for row in rows[1:])])
+    drawn = run("aggregate", "A.csv", "--known", "checked.csv", "--json")
+    assert "it is not said" not in drawn.stderr
+    level = json.loads(drawn.stdout)["level"]
+    assert (level["source"], level["n"]) == ("sample", 30)
+
+
 def test_where_every_label_is_known_nobody_is_asked():
     done("aggregate", "A.csv", "--known", "gold.csv", "--out", "labels")
     summary = json.loads(Path("labels/summary.json").read_text(encoding="utf-8"))

@@ -10,9 +10,10 @@ from scipy.special import expit, logit
 from manyhands import AnnotationTable, DawidSkene, make_crowd
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import Level, accuracy_of_labels, accuracy_on_new_items
+from manyhands.metrics.certainty import Certainty
 from manyhands.metrics.intervals import beta_interval
 from manyhands.metrics.levels import MODEL_ERROR
-from manyhands.metrics.sample_levels import level_of_sample
+from manyhands.metrics.sample_levels import level_of_gold, level_of_sample
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,8 +37,20 @@ def test_gold_measures_before_anything_else():
     gold[20:70] = y[20:70]
     level = accuracy_of_labels(table, labels, np.eye(3)[labels], gold=gold, sample=y)
     low, high = beta_interval(30.5, 20.5, level=0.95)
-    assert level == Level(0.6, float(low), float(high), "gold", 50)
+    assert level[:5] == Level(0.6, float(low), float(high), "gold", 50)[:5]
     assert level.is_measured
+
+
+def test_single_labels_follow_gold_and_what_the_model_expects_as_ten_more_labels():
+    right = np.repeat([True, False], [30, 20])
+    assert level_of_gold(right, "gold").of_labels is None
+    both = level_of_gold(right, "gold", 0.65)
+    assert both.of_labels == pytest.approx((30 + 0.5 + 10 * 0.65) / (50 + 1 + 10))
+    assert both.value == 0.6
+    far = level_of_gold(right, "gold", 0.99)  # As far as the interval allows.
+    assert far.of_labels == pytest.approx((30.5 + 10 * far.high) / 61)
+    probability = np.linspace(0.4, 0.99, 200)
+    assert Certainty.of(both, probability, 3)(probability).mean() == pytest.approx(both.of_labels)
 
 
 def test_too_little_gold_measures_nothing():

@@ -286,6 +286,7 @@ def read_known_option(paths: Sequence[Path] | None, options: dict[str, Any]) -> 
         If two files give a task different labels.
     """
     from manyhands.io.gold import join_gold
+    from manyhands.metrics.sample_levels import LEAST_GOLD
 
     found = []
     for path in paths or ():
@@ -293,7 +294,16 @@ def read_known_option(paths: Sequence[Path] | None, options: dict[str, Any]) -> 
         if gold is not None:
             places = (path.name,) * len(gold)
             found.append(replace(gold, at=places) if gold.at is None else gold)
-    return join_gold(found)
+    known = join_gold(found)
+    if known is not None and known.chosen is None and len(known) >= LEAST_GOLD:
+        _LOG.info(
+            "%s: it is not said how the %s known items were chosen. If they were drawn at random, "
+            "add a column 'chosen' that holds 'random' in each row; then these labels also measure "
+            "how many of the other labels are right",
+            ", ".join(path.name for path in paths or ()),
+            f"{len(known):,}",
+        )
+    return known
 
 
 def _is_among(path: Path, paths: Path | Sequence[Path]) -> bool:

@@ -85,9 +85,10 @@ Gold = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Gold labels: true labels that only measure how many labels are right. Nothing is "
-        "learned from them. Give a table with the columns task,label[,split], or an export "
-        "that holds gold labels, even if it is the file of the annotations.",
+        help="Gold labels: true labels that measure how many of the labels are right. They change "
+        "no label, but the reported probabilities are adjusted to what they measure, and so is "
+        "which labels are accepted. Give a table with the columns task,label[,split], or an "
+        "export that holds gold labels, even if it is the file of the annotations.",
     ),
 ]
 

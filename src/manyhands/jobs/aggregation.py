@@ -23,7 +23,7 @@ from manyhands.inference.votes import is_vast, votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.shown import Shown, shown_of
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
-from manyhands.jobs.gold import match_gold, note_unused_gold
+from manyhands.jobs.gold import match_gold, note_unused_gold, warn_of_gold_that_is_known
 from manyhands.jobs.outputs import (
     files_with_more,
     keep_labels,
@@ -235,6 +235,7 @@ def _concluded(
         matched.note_queue()
         truth, measuring = matched.codes, matched.measuring
         annotated = table.annotations_per_instance() > 0
+        warn_of_gold_that_is_known(truth, is_known)
         rows = np.flatnonzero((truth >= 0) & annotated & ~is_known)
         metrics = measure(table, posterior, codes, truth, rows)
     decided = aggregator.identified_

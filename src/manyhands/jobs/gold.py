@@ -150,6 +150,26 @@ def _gold_codes(labels: AnyArray, classes: AnyArray) -> IntArray:
     return codes
 
 
+def warn_of_gold_that_is_known(truth: IntArray, is_known: BoolArray) -> None:
+    """Warn if the method was given all gold labels, so that they measure nothing.
+
+    Parameters
+    ----------
+    truth : integer array of shape (n_instances,)
+        Gold labels, -1 where unknown.
+    is_known : boolean array of shape (n_instances,)
+        Whether the method was given the label.
+    """
+    has = truth >= 0
+    if has.any() and is_known[has].all():
+        warn_caller(
+            f"all {int(has.sum()):,} gold labels are also given as known labels. A known label is "
+            "right in any case, so that it measures nothing. If the known labels were drawn at "
+            "random, add a column 'chosen' that holds 'random' in each row of their file; then "
+            "they also measure how many of the other labels are right, without gold labels"
+        )
+
+
 def warn_of_columns_of_gold(X: Any, table: AnnotationTable, gold: GoldRows) -> None:
     """Warn of columns of a frame that equal the gold labels."""
     frame, known = as_frame(X), np.flatnonzero(gold.codes >= 0)

@@ -64,7 +64,7 @@ class Certainty:
 
     @classmethod
     def of(cls, level: Level | None, probability: FloatArray, n_classes: int) -> Certainty:
-        """Find the power that makes the mean reported probability of labels their level.
+        """Find the power that makes the mean reported probability of labels ``level.of_labels``.
 
         Parameters
         ----------
@@ -75,7 +75,8 @@ class Certainty:
         """
         if level is None or n_classes < 2:
             return cls(n_classes)
-        value = float(np.clip(level.value, 1e-3, 1 - 1e-3))
+        mean = level.value if level.of_labels is None else level.of_labels
+        value = float(np.clip(mean, 1e-3, 1 - 1e-3))
         some = probability[:: len(probability) // MOST + 1]
         shared = SHARED * (1.0 - value)
         if not len(some):

@@ -142,20 +142,20 @@ def level_from_sources(
     annotated = (table.annotations_per_instance() > 0) & ~missing_mask(given)
     marked = None if known is None else _mask(table, known)
     free = annotated if marked is None else annotated & ~marked
+    proba = None if posterior is None else _probabilities(table, posterior)
+    expected = None if proba is None else _of_labels(table, given, proba)
+    level = None if expected is None else _of_model(table, expected, annotated, free, marked)
+    model_level = level.value if level is not None and independent else None
     if gold is not None:
         true, has = _truth(table, gold, "gold")
         has &= free
         if has.sum() >= LEAST_GOLD:
-            return level_of_gold(given[has] == true[has], "gold")
-    proba = None if posterior is None else _probabilities(table, posterior)
-    expected = None if proba is None else _of_labels(table, given, proba)
-    level = None if expected is None else _of_model(table, expected, annotated, free, marked)
+            return level_of_gold(given[has] == true[has], "gold", model_level)
     if sample is not None:
         true, has = _truth(table, sample, "sample")
         has &= annotated
         if has.sum() >= LEAST_GOLD:
-            prior = level.value if level is not None and independent else None
-            return level_of_sample(given == true, has, expected, free, prior)
+            return level_of_sample(given == true, has, expected, free, model_level)
     return level
 
 

@@ -40,6 +40,10 @@ class Level(NamedTuple):
         "model": expected by a model of the annotators, not measured.
     n : int
         Number of gold labels, checked labels or annotated instances that it rests on.
+    of_labels : float or None
+        Mean to which the probabilities of single labels are calibrated; None: ``value``. It differs
+        from a share that is measured on gold labels, where a model's expectation counts as ten more
+        of them, because a few gold labels may all happen to be easy.
     """
 
     value: float
@@ -47,6 +51,7 @@ class Level(NamedTuple):
     high: float
     source: Source
     n: int
+    of_labels: float | None = None
 
     @property
     def is_measured(self) -> bool:
@@ -136,20 +141,28 @@ def level_of_sample(
     if m > n:
         bounds = ((m * bounds - k) / (m - n)).clip(0.0, 1.0)
     value, low, high = bounds.tolist()
-    if m > n:
-        value, more = n * value + 0.5, 0.0
-        if model_level is not None:
-            value, more = value + MODEL_LABELS * np.clip(model_level, low, high), MODEL_LABELS
-        value = float(np.clip(value / (n + 1 + more), low, high))
+    if m > n and model_level is not None:
+        value = _with_model(n * value, n, model_level, low, high)
+    elif m > n:
+        value = float(np.clip((n * value + 0.5) / (n + 1), low, high))
     return Level(value, low, high, "sample", n)
 
 
-def level_of_gold(right: BoolArray, source: Source) -> Level:
+def level_of_gold(right: BoolArray, source: Source, model_level: float | None = None) -> Level:
     """Return the measured share of right labels, and its interval.
 
-    If all labels are right, or none is, half a label of either kind is added (Jeffreys).
+    If all labels are right, or none is, half a label of either kind is added (Jeffreys). With
+    ``model_level``, the share that a model expects, single labels are calibrated to a mean between
+    both, as with `level_of_sample`.
     """
     n, k = len(right), int(np.asarray(right, dtype=bool).sum())
-    low, high = share_interval(k, n, level=0.95)
+    low, high = map(float, share_interval(k, n, level=0.95))
     value = k / n if 0 < k < n else (k + 0.5) / (n + 1)
-    return Level(value, float(low), float(high), source, n)
+    both = None if model_level is None else _with_model(k, n, model_level, low, high)
+    return Level(value, low, high, source, n, both)
+
+
+def _with_model(k: float, n: int, model_level: float, low: float, high: float) -> float:
+    """Return the share of k right labels among n, and of ten more that a model expects."""
+    more = MODEL_LABELS * float(np.clip(model_level, low, high))
+    return float(np.clip((k + 0.5 + more) / (n + 1 + MODEL_LABELS), low, high))
