@@ -111,7 +111,8 @@ def test_a_sample_of_right_labels_is_not_told_as_certainty(claims, simulated):
     assert "none" not in told
     planner = AnnotationPlanner(random_state=0)
     more = {"level": level["value"], "batch": 1.0, "n_runs": 1, "gold": gold}
-    curves = forecast(table, planner, random_gold=drawn, **more).curves
+    budget = table.n_annotations / table.n_instances + 1.0
+    curves = forecast(table, planner, budget, random_gold=drawn, **more).curves
     assert all((each.accuracy < 0.9995).all() for each in curves.values())
 
 
