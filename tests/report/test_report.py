@@ -171,10 +171,24 @@ def test_common_confusions_by_hand():
     # Three active annotators: two called 0 a 1, one called 1 a 0.
     assert inferred["truth"] == "inferred"
     assert inferred["matrix"] == [[0.6667, 0.6667], [0.3333, 0.6667]]
-    assert [(p["true"], p["given"], p["n"]) for p in inferred["pairs"]] == [(0, 1, 2), (1, 0, 1)]
+    found = [(p["true"], p["given"], p["n"], p["of"]) for p in inferred["pairs"]]
+    assert found == [(0, 1, 2, 3), (1, 0, 1, 3)]
     gold = summarize(A, labels=[0, 0, 1], gold=[1, 1, -1])["common_confusions"]
     assert (gold["truth"], gold["source"]) == ("gold", "gold labels")
-    assert [(p["true"], p["given"], p["n"]) for p in gold["pairs"]] == [(1, 0, 2)]
+    found = [(p["true"], p["given"], p["n"], p["of"]) for p in gold["pairs"]]
+    assert found == [(1, 0, 2, 3)]
+    assert gold["matrix"] == [[None, None], [0.6667, 0.6667]]  # No item is a 0 by gold.
+
+
+def test_only_annotators_of_a_class_share_its_confusions():
+    A = np.full((4, 4), -1)
+    A[:2] = [[0, 1, -1, -1], [0, 1, -1, -1]]
+    A[2:] = [[-1, -1, 1, 0], [-1, -1, 1, 1]]
+    summary = summarize(A, labels=[0, 0, 1, 1])
+    found = {(p["true"], p["given"]): (p["n"], p["of"], p["share"]) for p in
+             summary["common_confusions"]["pairs"]}  # fmt: skip
+    assert found == {(0, 1): (1, 2, 0.5), (1, 0): (1, 2, 0.5)}
+    assert "1 of 2" in render_report(summary)
 
 
 def test_labels_of_the_aggregator(full):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from manyhands.agreement import common_confusions, spammer_score
+from manyhands.agreement import spammer_score
 from manyhands.annotations import AnnotationTable
 from manyhands.codes import ActionCode
 from manyhands.decision.labels import is_scale_of_grades
@@ -29,26 +29,32 @@ from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import SAMPLE_TELLS, counted, shorten
 
 
-def common_section(found: Findings) -> Content | None:
-    """Share of annotators who made each confusion at least once (CoNAL, Fig. 1)."""
-    inputs = found.inputs
-    table, inferred = inputs.table, inputs.inferred
-    if inferred is None or table.n_classes < 2:
-        return None
-    use_gold = inputs.gold is not None and bool((inputs.gold[inputs.annotated] >= 0).any())
-    truth = inputs.gold if use_gold and inputs.gold is not None else inferred.codes
-    shares = common_confusions(table, truth)
-    n_annotators = len(np.unique(table.annotator))
-    return {
-        "truth": "gold" if use_gold else "inferred",
-        "source": "gold labels" if use_gold else inferred.name,
-        "n_annotators": n_annotators,
-        **_matrix_and_pairs(inputs, shares, n_annotators),
-    }
+class Judged(NamedTuple):
+    """Annotations with a true class of each, by which a report counts confusions.
+
+    Attributes
+    ----------
+    truth : {"gold", "expected", "inferred"}
+    source : str
+        What the classes are from, in words.
+    known : bool
+        Whether anything shows how many of the classes are right.
+    rows, true : integer arrays of shape (m,)
+        Rows of the table, and the code of a class of the instance.
+    weight : array of shape (m,)
+        Probability of that class.
+    """
+
+    truth: str
+    source: str
+    known: bool
+    rows: IntArray
+    true: IntArray
+    weight: FloatArray
 
 
-def confusions_section(found: Findings) -> Content | None:
-    """Annotations by true and given class, and every pair that is confused, the most often first.
+def find_judged(found: Findings) -> Judged | None:
+    """Find the classes by which all sections of a report count confusions; None without labels.
 
     The truth is gold where most annotated instances have it; else the model's probabilities of the
     classes, which give expected numbers. On a table of faces whose labels are right in 64 % of
@@ -63,17 +69,81 @@ def confusions_section(found: Findings) -> Content | None:
     is_expected = not use_gold and inferred.probable and not inputs.has_shares
     is_expected &= inputs.level is not None
     codes = inputs.gold if use_gold and inputs.gold is not None else inferred.codes
-    rows, true, weight = _classes_of(table, codes, inferred.posterior if is_expected else None)
+    return Judged(
+        "gold" if use_gold else "expected" if is_expected else "inferred",
+        "gold labels" if use_gold else inferred.name,
+        use_gold or inputs.level is not None,
+        *_classes_of(table, codes, inferred.posterior if is_expected else None),
+    )
+
+
+def _people(table: AnnotationTable, judged: Judged, cells: IntArray, n_cells: int) -> IntArray:
+    """Count the annotators with at least one annotation in each cell, shape (n_cells,).
+
+    ``cells`` has the cell of each row of ``judged``. Those count of whom half an annotation or more
+    is expected there.
+    """
+    n_annotators = max(table.n_annotators, 1)
+    who = cells.astype(np.int64) * n_annotators + table.annotator[judged.rows]
+    pairs, at = np.unique(who, return_inverse=True)
+    did = pairs[np.bincount(at, judged.weight, len(pairs)) >= 0.5]
+    return np.bincount(did // n_annotators, minlength=n_cells)
+
+
+def common_section(found: Findings) -> Content | None:
+    """How many annotators of a class's items made each confusion at least once.
+
+    It differs from CoNAL's Fig. 1 (`manyhands.agreement.common_confusions`) in that annotators who
+    never saw an item of the class do not count.
+    """
+    judged = found.once(find_judged)
+    if judged is None:
+        return None
+    table, c = found.inputs.table, found.inputs.table.n_classes
+    cells, place = np.unique(judged.true * c + table.label[judged.rows], return_inverse=True)
+    n = _people(table, judged, place, len(cells))
+    of = _people(table, judged, judged.true, c)
+    share = n / np.maximum(of[cells // c], 1)
+    wrong = np.flatnonzero((cells // c != cells % c) & (n > 0))
+    wrong = wrong[np.lexsort((-share[wrong], -n[wrong]))]
+    small = c <= LIMITS["matrix_classes"]
+    matrix = np.full((c, c), np.nan) if small else None
+    if matrix is not None:
+        matrix[of > 0] = 0.0
+        matrix[cells // c, cells % c] = np.where(of[cells // c] > 0, share, np.nan)
+    return {
+        "truth": judged.truth,
+        "source": judged.source,
+        "n_annotators": len(np.unique(table.annotator)),
+        "classes": table.classes.tolist() if small else None,
+        "matrix": None if matrix is None else matrix.round(4),
+        "pairs": [
+            {
+                "true": table.classes[cells[k] // c].item(),
+                "given": table.classes[cells[k] % c].item(),
+                "share": float(share[k]),
+                "n": int(n[k]),
+                "of": int(of[cells[k] // c]),
+            }
+            for k in wrong[: LIMITS["pairs"]].tolist()
+        ],
+        "n_pairs": len(wrong),
+    }
+
+
+def confusions_section(found: Findings) -> Content | None:
+    """Annotations by true and given class, and every pair that is confused, most often first."""
+    judged = found.once(find_judged)
+    if judged is None:
+        return None
+    table, (rows, true, weight) = found.inputs.table, judged[3:]
     given = table.label[rows]
     of_true = np.bincount(true, weight, table.n_classes)
     wrong = np.flatnonzero(true != given)
     cells, place = np.unique(true[wrong] * table.n_classes + given[wrong], return_inverse=True)
     n = np.rint(np.bincount(place, weight[wrong], len(cells))).astype(np.int64)
-    who = place.astype(np.int64) * table.n_annotators + table.annotator[rows[wrong]]
-    pairs, at = np.unique(who, return_inverse=True)
-    # Those count of whom half a mistake or more is expected.
-    did = pairs[np.bincount(at, weight[wrong], len(pairs)) >= 0.5]
-    annotators = np.bincount(did // max(table.n_annotators, 1), minlength=len(cells))
+    some = judged._replace(rows=rows[wrong], true=true[wrong], weight=weight[wrong])
+    annotators = _people(table, some, place, len(cells))
     order = np.argsort(-n, kind="stable")
     order = order[n[order] > 0]
     small = table.n_classes <= LIMITS["matrix_classes"]
@@ -84,9 +154,9 @@ def confusions_section(found: Findings) -> Content | None:
         flat = np.bincount(true * table.n_classes + given, weight, table.n_classes**2)
         matrix = np.rint(flat).astype(np.int64).reshape(table.n_classes, -1)
     return {
-        "truth": "gold" if use_gold else "expected" if is_expected else "inferred",
-        "source": "gold labels" if use_gold else inferred.name,
-        "known": use_gold or inputs.level is not None,
+        "truth": judged.truth,
+        "source": judged.source,
+        "known": judged.known,
         "n": len(np.unique(rows)),
         "n_wrong": round(float(weight[wrong].sum())),
         "classes": table.classes.tolist() if small else None,
@@ -153,19 +223,17 @@ def learnt_section(found: Findings) -> Content | None:
     shares = to_table_classes(matrix, positions, inputs.table.n_classes, argument)
     return {
         "source": type(inputs.classifier).__name__,
-        **_matrix_and_pairs(inputs, shares, None),
+        **_matrix_and_pairs(inputs, shares),
     }
 
 
-def _matrix_and_pairs(
-    inputs: Inputs, shares: FloatArray, n_annotators: int | None
-) -> dict[str, Any]:
+def _matrix_and_pairs(inputs: Inputs, shares: FloatArray) -> dict[str, Any]:
     """The matrix, if there are few enough classes, and its largest off-diagonal entries."""
     small = inputs.table.n_classes <= LIMITS["matrix_classes"]
     return {
         "classes": inputs.table.classes.tolist() if small else None,
         "matrix": shares.round(4) if small else None,
-        "pairs": _largest(inputs, shares, n_annotators),
+        "pairs": _largest(inputs, shares),
         "n_pairs": int((_off_diagonal(shares) > 0).sum()),
     }
 
@@ -176,7 +244,7 @@ def _off_diagonal(shares: FloatArray) -> FloatArray:
     return off
 
 
-def _largest(inputs: Inputs, shares: FloatArray, n_annotators: int | None) -> list[dict[str, Any]]:
+def _largest(inputs: Inputs, shares: FloatArray) -> list[dict[str, Any]]:
     off = _off_diagonal(shares)
     order = np.argsort(-off, axis=None, kind="stable")[: LIMITS["pairs"]]
     classes = inputs.table.classes
@@ -185,7 +253,6 @@ def _largest(inputs: Inputs, shares: FloatArray, n_annotators: int | None) -> li
             "true": classes[true].item(),
             "given": classes[given].item(),
             "share": float(off[true, given]),
-            "n": None if n_annotators is None else round(off[true, given] * n_annotators),
         }
         for true, given in zip(*np.unravel_index(order, off.shape), strict=True)
         if off[true, given] > 0
@@ -475,10 +542,12 @@ def answer_common(s: Mapping[str, Any]) -> Answer:
     pairs = found.get("pairs")
     if not pairs or pairs[0].get("n") is None:
         return "common_confusions", ""
-    top, of = pairs[0], counted(found["n_annotators"], "annotator")
-    named = f"a “{shorten(str(top['true']))}” as “{shorten(str(top['given']))}”"
-    n = "All" if 1 < top["n"] == found["n_annotators"] else f"{top['n']:,} of"
-    return "common_confusions", f"{n} {of} labelled {named} at least once."
+    top, basis = pairs[0], "the gold labels" if found["truth"] == "gold" else "the inferred labels"
+    true, given = (f"“{shorten(str(top[name]))}”" for name in ("true", "given"))
+    of = top.get("of", found["n_annotators"])
+    n = "All" if 1 < top["n"] == of else f"{top['n']:,} of the"
+    whom = f"{n} {counted(of, 'annotator')} of {true} items"
+    return "common_confusions", f"{whom} labelled at least one of them {given}, judged by {basis}."
 
 
 COMMON = Section(
