@@ -32,6 +32,7 @@ from manyhands.report import (
 from manyhands.report.annotators import OUTVOTED
 from manyhands.report.confusions import REVERSED, RULED_OUT, both_ways
 from manyhands.report.doubts import SHARED
+from manyhands.report.gold import share_of_clusters
 from manyhands.report.headline import headline, n_wrong
 from manyhands.report.items import IMAGE_BYTES
 from manyhands.report.limits import LIMITS
@@ -313,14 +314,47 @@ def test_gold_accuracy_of_annotators_stands_beside_what_is_expected():
     rows = {row["id"]: row for row in summary["annotators"]["rows"]}
     assert (rows[0]["accuracy"], rows[0]["gold"]["accuracy"]) == (1.0, pytest.approx(2 / 3))
     assert (rows[2]["gold"]["right"], rows[2]["gold"]["n"]) == (2, 3)
-    assert summary["annotators"]["median_gold"] == pytest.approx(2 / 3)
     page = " ".join(render_report(summary).split())
-    assert "measured on gold labels). Nobody" in page
-    assert "expected, not measured). Nobody" not in page
+    assert "expected, not measured). Nobody" in page  # Three gold labels measure nobody.
     assert 'data-field="gold">Right by gold' in page
     plain = render_report(summarize(A, labels=[0, 0, 1, 1, 1]))
     assert "expected, not measured). Nobody" in " ".join(plain.split())
     assert 'data-field="gold"' not in plain
+
+
+def test_how_often_annotators_are_right_is_pooled_over_annotations():
+    """Many annotators with a gold label or two each: a median of their shares would be 100 %."""
+    rng = np.random.default_rng(0)
+    gold = rng.integers(3, size=60)
+    given = np.full((60, 60), -1)
+    for i in range(60):
+        who = [i, (i + 7) % 60, (i + 19) % 60]
+        given[i, who] = np.where(rng.random(3) < 0.7, gold[i], (gold[i] + 1) % 3)
+    right = (given == gold[:, None])[given >= 0]
+    summary = summarize(given, gold=gold)
+    measured = summary["gold"]["annotations"]
+    assert (measured["n"], measured["right"]) == (180, pytest.approx(right.mean()))
+    assert 0.05 < measured["high"] - measured["low"] < 0.2
+    told = " ".join(each["answer"] for each in find_answers(summary)).replace("\u202f", " ")
+    low, high = np.floor(100 * measured["low"]), np.ceil(100 * measured["high"])
+    ends = f"({low:.0f} to {high:.0f} %) of cases"
+    assert f"{ends}, measured on 180 annotations of items with gold labels" in told
+    few = summarize(given, gold=[*gold[:9].tolist(), *[None] * 51])
+    assert "expected, not measured" in str(find_answers(few))
+
+
+def test_annotations_that_are_wrong_together_tell_less():
+    alone, apart = np.arange(100), np.repeat(np.arange(20), 5)
+    right = np.arange(100) % 5 < 4  # In clusters of five, four of each are right ...
+    together = np.repeat(np.arange(20) % 5 < 4, 5)  # ... or all five are, or none is.
+    of = {name: share_of_clusters(*each) for name, each in {
+        "alone": (right, alone), "apart": (right, apart), "together": (together, apart),
+    }.items()}  # fmt: skip
+    widths = {name: high - low for name, (low, high) in of.items()}
+    # 80 of 100 by Jeffreys: 71.4 to 87.0 %. Twenty clusters are 20 * 19 / 20 = 19 annotations.
+    assert of["alone"] == pytest.approx((0.714, 0.870), abs=0.001)
+    assert of["apart"] == pytest.approx(of["alone"], abs=0.001)
+    assert widths["together"] == pytest.approx(widths["alone"] * np.sqrt(100 / 19), rel=0.1)
 
 
 def test_gold_that_good_annotators_contradict():
@@ -557,7 +591,7 @@ def test_a_summary_from_before_these_sections_has_a_page(full):
     old = json.loads(json.dumps(full))
     for name in ("actions", "agreement", "confusions", "review", "time", "plan", "items"):
         del old[name]
-    for name in ("median_gold", "n_with_gold", "n_flagged"):
+    for name in ("n_with_gold", "n_flagged"):
         del old["annotators"][name]
     for row in old["annotators"]["rows"]:
         for name in ("gold", "screen", "others", "times", "abstentions", "skips", "instances"):

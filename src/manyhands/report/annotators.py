@@ -36,7 +36,7 @@ from manyhands.report.confusions import (
     top_mistake,
 )
 from manyhands.report.doubts import SHARED, is_open_who_shares
-from manyhands.report.filters import name, percent, rest_lines
+from manyhands.report.filters import name, percent, percent_range, rest_lines
 from manyhands.report.gold import gold_by_annotator, rows_by_gold
 from manyhands.report.headline import find_levels, share_of_wrong
 from manyhands.report.inputs import Inputs
@@ -54,7 +54,13 @@ from manyhands.report.section import (
 )
 from manyhands.report.unexpected import unexpected_by_annotator
 from manyhands.typing import FloatArray, IntArray
-from manyhands.wording import A_FLAG, compared_with, counted, listed, too_much
+from manyhands.wording import (
+    A_FLAG,
+    compared_with,
+    counted,
+    listed,
+    too_much,
+)
 
 Profile = dict[str, Any]
 """All that is known of one annotator."""
@@ -96,7 +102,6 @@ def annotators_section(found: Findings) -> Content | None:
         row["spammer_score"] = None if scores is None else scores[k]
     active = [row for row in profiles if row["n_annotations"]]
     accuracy = [row["accuracy"] for row in active if row["accuracy"] is not None]
-    measured = [row["gold"]["accuracy"] for row in profiles if row["gold"] is not None]
     names = [] if screening is None else [*ADVICE]
     flagged = {name: [row["id"] for row in profiles if name in row["flags"]] for name in names}
     few = [row["id"] for row in active if row["n_annotations"] < FEW]
@@ -112,8 +117,7 @@ def annotators_section(found: Findings) -> Content | None:
         "source": inferred.name,
         "judged": inputs.judged,
         "median_accuracy": float(np.median(accuracy)) if accuracy else None,
-        "median_gold": float(np.median(measured)) if measured else None,
-        "n_with_gold": len(measured),
+        "n_with_gold": sum(row["gold"] is not None for row in profiles),
         "n_at_or_below_chance": _count_at_or_below(1.0 / table.n_classes, profiles),
         "n_judged_by_gold": sum(map(_has_gold, profiles)),
         "flag_counts": {name: len(ids) for name, ids in flagged.items()},
@@ -413,9 +417,11 @@ def _has_gold(row: Mapping[str, Any]) -> bool:
 def _count_at_or_below(chance: float, profiles: list[dict[str, Any]]) -> int:
     """Count the annotators of so low an accuracy: by gold, or as expected with too little of it.
 
-    An annotator's own votes raise the expected accuracy, in vote shares above all.
+    An annotator's own votes raise the expected accuracy, in vote shares above all. With fewer
+    annotations than are tested, an accuracy at chance says nothing.
     """
-    best = [row["gold"] if _has_gold(row) else row for row in profiles if row["n_annotations"]]
+    enough = [row for row in profiles if row["n_annotations"] >= FEW_TIMED]
+    best = [row["gold"] if _has_gold(row) else row for row in enough]
     return sum(row["accuracy"] is not None and row["accuracy"] <= chance for row in best)
 
 
@@ -747,15 +753,31 @@ def answer_right(s: Mapping[str, Any]) -> Answer:
     found = s.get("annotators")
     if not found:
         return None, "There are no annotations."
-    measured = found.get("median_gold")
-    share = found["median_accuracy"] if measured is None else measured
+    share, measured = found["median_accuracy"], measured_by_gold(s)
     text = "It is not known how good the annotators are: nothing shows how many labels are right."
-    if share is not None:
-        how = "expected, not measured" if measured is None else "measured on gold labels"
-        text = f"The typical annotator is right in {percent(share)} of cases ({how})."
+    if measured is not None:
+        share = percent_range({**measured, "value": measured["right"]})
+        n = counted(measured["n"], "annotation")
+        text = (
+            f"Annotators are right in {share} of cases, measured on {n} of items with gold labels."
+        )
+    elif share is not None:
+        text = f"The typical annotator is right in {percent(share)} of cases "
+        text += "(expected, not measured)."
     is_open = any(each["code"] in SHARED for each in s.get("warnings") or ())
     looks = " Find out who shares mistakes before you judge anybody." if is_open else _looks(found)
     return "annotators", f"{text}{looks}{_passes(s['data'])}"
+
+
+def measured_by_gold(s: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return how many annotations are right by gold, with the interval; None with little gold.
+
+    The median of the annotators' own shares says nothing if each has a gold label or two.
+    """
+    gold = s.get("gold")
+    if not gold or gold["n"] < FEW_TIMED or "low" not in gold["annotations"]:
+        return None
+    return dict(gold["annotations"])
 
 
 def _looks(found: Mapping[str, Any]) -> str:
@@ -791,6 +813,11 @@ ANNOTATORS = Section(
     actions=_actions,
     instances=_instances,
     tables=_tables,
-    words={"rest_lines": rest_lines, "told_severities": told_severities, "A_FLAG": A_FLAG},
+    words={
+        "rest_lines": rest_lines,
+        "told_severities": told_severities,
+        "measured_by_gold": measured_by_gold,
+        "A_FLAG": A_FLAG,
+    },
     answer=answer_right,
 )

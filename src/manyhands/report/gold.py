@@ -20,7 +20,8 @@ from manyhands.metrics import (
 )
 from manyhands.metrics.gold import rarer_half
 from manyhands.metrics.grades import score_grades
-from manyhands.planning.screening import RightByGold, right_by_gold
+from manyhands.metrics.intervals import share_interval
+from manyhands.planning.screening import LEVEL, RightByGold, right_by_gold
 from manyhands.report.filters import percent
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, LIMITS, OVERCONFIDENT
@@ -115,10 +116,34 @@ def _annotations(inputs: Inputs, judged: BoolArray) -> dict[str, float]:
         raise ValueError("gold and inferred labels are needed")
     rows = judged[table.instance]
     instance, label = table.instance[rows], table.label[rows]
+    right = label == gold[instance]
+    low, high = share_of_clusters(right, instance)
     return {
-        "right": float((label == gold[instance]).mean()),
+        "n": len(right),
+        "right": float(right.mean()),
+        "low": low,
+        "high": high,
         "expected": float(inferred.posterior[instance, label].mean()),
     }
+
+
+def share_of_clusters(right: BoolArray, cluster: IntArray) -> tuple[float, float]:
+    """Return the ends of the 95 % interval of a share, of annotations that come in clusters.
+
+    Annotations of an item tend to be right or wrong together, so they tell less than as many single
+    ones. The effective number of annotations is that of the ratio estimator: m (1 - m) over its
+    variance between clusters, at most their number.
+    """
+    _, place = np.unique(cluster, return_inverse=True)
+    n = np.bincount(place)
+    k, share = len(n), float(right.mean())
+    off = np.bincount(place, right) - share * n
+    variance = k / max(k - 1, 1) * float((off**2).sum()) / len(right) ** 2
+    size: float = k  # Where all are right, or none is, nothing shows how clusters differ.
+    if 0 < share < 1:
+        size = min(share * (1 - share) / max(variance, 1e-12), len(right))
+    low, high = share_interval(share * size, size, level=LEVEL)
+    return float(low), float(high)
 
 
 def gold_by_annotator(inputs: Inputs) -> list[dict[str, Any] | None] | None:
