@@ -115,8 +115,76 @@ def test_what_is_ambiguous_or_fits_nothing_is_an_error_that_names_the_mend(home)
     rule = "(another name will do if the column holds the ids of all annotated items)"
     with pytest.raises(AnnotationError, match=r"'song'.* rename the column of ids") as error:
         read_aligned("none.csv", "answers.csv")
+    assert "No column holds the ids of the annotated items ('s00.mp3', " in str(error.value)
     assert rule in str(error.value)
     assert rule in FEATURES
+
+
+FAULTS = {
+    "some items lack": lambda frame: frame.iloc[7:],
+    "most items lack": lambda frame: frame.iloc[30:],
+    "rows are double": lambda frame: pd.concat([frame, frame.iloc[:3]]),
+    "an id is empty": lambda frame: frame.assign(ID=frame["ID"].astype(str).mask(frame.index == 5)),
+    "a feature is text": lambda frame: frame.assign(fast=frame["fast"].map("{:.3f} s".format)),
+    "a feature has a gap": lambda frame: frame.assign(fast=frame["fast"].mask(frame.index == 5)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_fault_of_a_file_is_named_whatever_its_column_of_ids_is_called(fault, kind, home):
+    write(HEADERS["standard"], kind, "ID")
+    frame = FAULTS[fault](pd.read_csv("X.csv"))
+    told = []
+    for name in ("task", "clip"):
+        frame.rename(columns={"ID": name}).to_csv("X.csv", index=False)
+        with pytest.raises(AnnotationError) as error:
+            read_aligned("X.csv", "answers.csv")
+        told.append(str(error.value).replace("'clip'", "'task'"))
+    assert told[0] == told[1]
+    assert "rename the column of ids" not in told[0]
+
+
+FAULTS_OF_NEW = {
+    "a column lacks": lambda frame: frame.drop(columns="fast"),
+    "a column is foreign": lambda frame: frame.assign(volume=frame["loud"] / 3),
+    "a column has another name": lambda frame: frame.rename(columns={"loud": "volume"}),
+    "rows are double": lambda frame: pd.concat([frame, frame.iloc[:3]]),
+    "an id is empty": lambda frame: frame.assign(ID=frame["ID"].mask(frame.index == 5)),
+    "a feature is text": lambda frame: frame.assign(fast=frame["fast"].map("{:.3f} s".format)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_predict_names_the_fault_of_a_file_whatever_its_column_of_ids_is_called(home):
+    write(HEADERS["standard"], "text", "ID")
+    done("fit", "--features", "X.csv", "--annotations", "answers.csv", *QUICK, "--out", "m")
+    whole = pd.read_csv("X.csv").assign(ID=[f"{k}_1" for k in range(N + 5)])
+    for fault in FAULTS_OF_NEW.values():
+        told = []
+        for name in ("task", "clip"):
+            fault(whole).rename(columns={"ID": name}).to_csv("new.csv", index=False)
+            result = run("predict", "m", "--features", "new.csv")
+            assert result.exit_code
+            errors = [line for line in result.stderr.splitlines() if line.startswith("error")]
+            told.append(" ".join(errors).replace("'clip'", "'task'"))
+        assert told[0] == told[1]
+        assert "rename the column of ids" not in told[0]
+
+
+def test_a_feature_with_some_numbers_of_rows_is_not_taken_for_ids(home):
+    answers = [(k, r, k % 2) for k in range(N) for r in range(3)]
+    pd.DataFrame(answers, columns=["task", "worker", "label"]).to_csv("answers.csv", index=False)
+    beats = np.arange(N) + N // 2
+    loud = np.arange(N) / 2
+    pd.DataFrame({"beats": beats, "loud": loud}).to_csv("X.csv", index=False)
+    with pytest.warns(UserWarning, match=r"'beats' numbers the rows"):
+        assert read_aligned("X.csv", "answers.csv")[0].tasks is None
+    # Nearly all of them: silence would match each row with another item's annotations.
+    for rows in (np.r_[np.arange(N)[::-1], :3], np.r_[N + 1, np.arange(N - 1)[::-1]]):
+        pd.DataFrame({"beats": rows, "loud": rows / 2}).to_csv("X.csv", index=False)
+        with pytest.raises(AnnotationError, match=r"Rename 'beats' to 'task' if it holds the ids"):
+            read_aligned("X.csv", "answers.csv")
 
 
 @pytest.mark.parametrize("first", [0, 1])

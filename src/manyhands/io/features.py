@@ -148,6 +148,8 @@ def holder_of_ids(
 ) -> str | None:
     """Find the only column that holds all wanted ids and repeats no value; None if none does.
 
+    If none does, it is the only column that nearly does: its fault is for others to name.
+
     Raises
     ------
     AnnotationError
@@ -155,20 +157,24 @@ def holder_of_ids(
     """
     ids = set() if wanted is None else {str(each) for each in wanted.tolist()}
     found = [name for name, cells in columns.items() if ids and _holds(cells, ids)]
+    held = "the ids of all annotated items"
+    if not found:
+        found = [name for name, cells in columns.items() if ids and _nearly_holds(cells, ids)]
+        held = "ids of annotated items"
     if not found:
         return None
     if len(found) > 1:
         raise AnnotationError(
-            f"the columns {preview(found)} hold the ids of all annotated items; rename the right "
-            "one to 'task'"
+            f"the columns {preview(found)} hold {held}; rename the right one to 'task'"
         )
     name = found[0]
     _refuse_row_numbers(name, list(map(str, columns[name])), ids)
     _LOG.info(
-        "%s: the rows are matched with the annotations by the column %r, because it holds the ids "
-        "of all annotated items; to match them by another column, rename that to 'task'",
+        "%s: the rows are matched with the annotations by the column %r, because it holds %s; to "
+        "match them by another column, rename that to 'task'",
         path.name,
         name,
+        held,
     )
     return name
 
@@ -224,6 +230,24 @@ def _holds(cells: Sequence[Any], ids: set[str]) -> bool:
         return False
     texts = set(map(str, cells))
     return len(texts) == len(cells) and ids <= texts
+
+
+def _nearly_holds(cells: Sequence[Any], ids: set[str]) -> bool:
+    """Return whether a column holds ids, although some are missing, repeated or foreign."""
+    if not _hardly_repeats(cells[:64]) or ids.isdisjoint(map(str, cells)):
+        return False
+    if not _hardly_repeats(cells):
+        return False
+    texts = set(map(str, cells))
+    # A feature may hold some numbers of rows, which could be the ids; hardly nearly all of them.
+    if ids <= set(map(str, range(len(cells)))):
+        return len(ids & texts) >= 0.9 * len(ids)
+    return 2 * len(ids & texts) >= min(len(ids), len(texts))
+
+
+def _hardly_repeats(cells: Sequence[Any]) -> bool:
+    """Return whether at least nine in ten cells differ from all others, as those of ids do."""
+    return len(set(map(str, cells))) >= 0.9 * len(cells)
 
 
 def _warn_of_numbered_rows(columns: Mapping[str, Any], path: Path) -> None:
@@ -339,7 +363,7 @@ def _from_columns(
         except ValueError as error:
             other[name] = error
     why = f" ({next(iter(other.values()))})" if other else ""
-    _check_numeric(list(other), len(other) + len(values), why)
+    _check_numeric(list(other), len(other) + len(values), id_name, wanted, why)
     with np.errstate(over="ignore"):
         X = np.column_stack(list(values.values())).astype(np.float32)
     return X, ids, list(values), sheet.numbers
@@ -368,11 +392,20 @@ def _id_name(
     )
     if found is not None:
         return found, None if found == index else index
-    if len(known) and len(rest) == 1 and columns.keys() >= set(known):
-        name = only_ids(rest, "it is no feature", path)
+    if len(known):
+        texts = [each for each, cells in rest.items() if _could_be_texts_of_ids(cells)]
+        name = texts[0] if len(texts) == 1 else None
+        if name is not None:
+            _LOG.info("%s: %r is taken as the ids, because %s", path.name, name, NO_FEATURE)
+        elif columns.keys() >= set(known):  # Else numbers may be a feature with another name.
+            name = only_ids(rest, NO_FEATURE, path)
         if name is not None:
             return name, index
     return index, None
+
+
+NO_FEATURE = "it is no feature"
+"""Why a column is taken as the ids beside the features that a model knows."""
 
 
 def _could_be_ids(cells: Sequence[Any]) -> bool:
@@ -385,6 +418,15 @@ def _could_be_ids(cells: Sequence[Any]) -> bool:
     except ValueError:
         return True
     return all(number.is_integer() for number in numbers)
+
+
+def _could_be_texts_of_ids(cells: Sequence[Any]) -> bool:
+    """Return whether a column holds no numbers and repeats hardly any value."""
+    try:
+        as_numbers([text for text in map(str, cells) if text not in _MISSING_NUMBERS])
+    except ValueError:
+        return _hardly_repeats(cells)
+    return False
 
 
 def _numeric(cells: Sequence[str], *, decimal_commas: bool) -> FloatArray:
@@ -410,20 +452,30 @@ def _from_typed(
     id_name, index = _id_name(cells, known, wanted, path)
     columns = [name for name in frame.columns if name not in (id_name, index)]
     numeric = {c for c in columns if frame[c].dtype.is_numeric() or frame[c].dtype == nw.Boolean}
-    _check_numeric([c for c in columns if c not in numeric], len(columns))
+    _check_numeric([c for c in columns if c not in numeric], len(columns), id_name, wanted)
     with np.errstate(over="ignore"):
         X = np.column_stack([frame[c].cast(nw.Float32).to_numpy() for c in columns])
     return X, None if id_name is None else frame[id_name].to_numpy(), columns
 
 
-def _check_numeric(other: list[str], n: int, why: str = "") -> None:
+def _check_numeric(
+    other: list[str], n: int, id_name: str | None, wanted: AnyArray | None, why: str = ""
+) -> None:
     if other:
+        are = "is" if len(other) == 1 else "are"
+        told = f"{len(other)} of {n} columns {are} not numeric: {preview(other)}{why}."
+        if id_name is not None:
+            raise AnnotationError(
+                f"{told} {id_name!r} holds the ids, and all other columns must hold numbers; "
+                "encode or drop what is not numeric. (In Python, a data frame may hold it)"
+            )
+        if wanted is not None:
+            told += f" No column holds the ids of the annotated items ({preview(wanted)})."
         raise AnnotationError(
-            f"{len(other)} of {n} columns are not numeric: {preview(other)}{why}. A table of "
-            "features has one row per item, a column 'task' with its id (another name will do if "
-            "the column holds the ids of all annotated items), and numbers in all other columns; "
-            "rename the column of ids, and encode or drop the others. (In Python, a data frame may "
-            "hold them)"
+            f"{told} A table of features has one row per item, a column 'task' with its id "
+            "(another name will do if the column holds the ids of all annotated items), and "
+            "numbers in all other columns; rename the column of ids, and encode or drop the "
+            "others. (In Python, a data frame may hold them)"
         )
     if not n:
         raise AnnotationError("there are no feature columns; store one numeric column per feature")
