@@ -38,7 +38,12 @@ NodesOption = Annotated[
 ]
 StrategyOption = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--strategy", metavar="NAME", help="How the processes share the work: ddp."),
+    typer.Option(
+        "--strategy",
+        metavar="NAME",
+        help="How the processes share the work. Only ddp is possible: every process holds the "
+        "whole network and computes its part of every batch.",
+    ),
 ]
 PrecisionOption = Annotated[
     Optional[str],  # noqa: UP045

@@ -221,7 +221,7 @@ class Reading:
         typer.Option(
             "--read",
             metavar="NAME=VALUE",
-            help="Set another option of reading exports, such as anonymise=true. May be repeated.",
+            help="Set another option for reading exports, such as anonymise=true. May be repeated.",
         ),
     ] = None
 

@@ -65,8 +65,8 @@ Continue = Annotated[
         "--continue",
         parser=some_path,
         metavar="DIR",
-        help="Folder that an earlier 'aggregate --out' wrote. The annotations are added to "
-        "those that it was made from, and its labels are updated.",
+        help="Folder that an earlier 'aggregate --out' wrote. The new annotations are added "
+        "to those behind its labels, and the labels are updated.",
     ),
 ]
 Out = Annotated[

@@ -47,8 +47,8 @@ Labels = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Write the labels in this file, made by fit, aggregate or predict, instead of the "
-        "annotations.",
+        help="File of labels that fit, aggregate or predict made. These labels are converted, "
+        "instead of the annotations.",
     ),
 ]
 
@@ -80,7 +80,7 @@ def ingest(
     """Store annotations that do not fit in memory; other commands read the store like a table.
 
     CSV and Parquet files may have any size, and so may exports that are one JSON or JSON Lines
-    file. If the command is interrupted, give it again to go on.
+    file. If the command is interrupted, run it again to resume.
 
     Example: manyhands ingest part-*.parquet --out store
     Example: manyhands aggregate store --out labels.parquet

@@ -99,8 +99,8 @@ ByCriterion = Annotated[
     typer.Option(
         help="Which annotations to ask for first. information: those that are expected to make "
         "the labels most certain. accuracy: those that are expected to correct the most "
-        "labels. entropy: those of the items with the least certain labels. fewest: those "
-        "of the items with the fewest annotations."
+        "labels. entropy: annotations of the items with the least certain labels. fewest: "
+        "annotations of the items with the fewest annotations so far."
     ),
 ]
 AskWhom = Annotated[
@@ -169,8 +169,8 @@ Truth = Annotated[
 Audit = Annotated[
     OptionalPath,
     _file(
-        "Labels that you checked, of items that were drawn at random: a table with the "
-        "columns task,label. They measure how many labels are right."
+        "Labels of items that you drew at random and checked: a table with the columns "
+        "task,label. They measure how many labels are right."
     ),
 ]
 Rows = Annotated[

@@ -121,8 +121,8 @@ def select(
     Each method predicts each item with a model that was trained without this item. The method that
     agrees best with the annotations is kept, and its accuracy is estimated. Gold labels, given
     with --gold, only measure how accurate it is. If their file has a column split, only the
-    annotations of items in the split 'train' are used. If the command is interrupted, give it
-    again to go on.
+    annotations of items in the split 'train' are used. If the command is interrupted, run it again
+    to resume.
 
     Example: manyhands select --features X.npy --annotations A.csv --out model
     Example: manyhands select --texts reviews.csv --annotations A.csv --out model
