@@ -260,7 +260,10 @@ def test_all_confusions_of_two_classes_are_one_pair():
         summary = summarize(A, gold=gold, labels=[0, 0, 0, 1, 1])
         assert step(summary, "explain")["text"] == said
     page = "".join(Page(render_report(summarize(A, labels=[0, 0, 0, 1, 1]))).text).split()
-    both = "By the inferred labels, “0” was labelled “1” 2 times, and “1” was labelled “0” 1 time"
+    both = (
+        "Judging by the inferred labels, class “0” was labelled “1” 2 times, "
+        "and class “1” was labelled “0” 1 time"
+    )
     assert both in " ".join(page)
 
 
@@ -697,7 +700,7 @@ def test_further_annotations_have_one_price_by_the_model_of_the_labels(of, monke
     price = re.search(r"for every (\S+) bought", " ".join(page.text))[1]
     assert page.text[page.text.index("annotations per corrected label") + 1] == price
     if of != "history":
-        assert "its figures are others" in " ".join(page.text)
+        assert "its figures differ" in " ".join(page.text)
 
 
 # -- texts and images -----------------------------------------------------------------------------

@@ -92,9 +92,9 @@ def others_need(answer: str, annotation: str, gave: str) -> str:
     """Say what is recommended for answers that are not accepted; see `consensus`."""
     return (
         f"A {answer} that is not accepted needs review if its item has {ENOUGH} {annotation}s or "
-        "more, because another one would hardly settle it. It also needs review if two annotators "
-        f"or more abstained, and no more {gave} than abstained. Otherwise it needs more "
-        f"{annotation}s (collect more)."
+        f"more, because another {annotation} would hardly settle it. It also needs review if two "
+        f"annotators or more abstained, and at least as many abstained as {gave}. Otherwise it "
+        f"needs more {annotation}s (action: collect more)."
     )
 
 

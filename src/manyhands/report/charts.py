@@ -72,7 +72,7 @@ def curves(
 
 
 def gain_curve(points: Sequence[dict[str, float]]) -> Markup:
-    """Draw right labels added against annotations bought."""
+    """Draw what annotations are expected to correct, against the number bought."""
     last = points[-1]
     x_ticks = nice_ticks(0, max(last["annotations"], 1), 4, (1, 2, 5, 10))
     y_ticks = nice_ticks(0, max(last["gain"], 1e-3), 3)
@@ -82,7 +82,7 @@ def gain_curve(points: Sequence[dict[str, float]]) -> Markup:
     ]
     parts.append(_line(drawn, 0))
     parts.append(_x_axis([(t / x_ticks[-1], short(t)) for t in x_ticks], "further annotations"))
-    label = f"{last['annotations']:,} further annotations add {short(last['gain'])} right labels"
+    label = f"{short(last['gain'])} after {last['annotations']:,} further annotations"
     return _svg(parts, label)
 
 

@@ -166,13 +166,16 @@ def told_of_annotator(row: Mapping[str, Any]) -> str:
     --------
     >>> row = {"n_annotations": 87, "n_wrong": 51.2, "flags": ["no better than guessing"]}
     >>> print(told_of_annotator(row | {"evidence": ["right in 41 %"]}))
-    about 51 of 87 annotations are wrong; no better than guessing
+    about 51 of 87 annotations are wrong; reasons to look: no better than guessing
     """
     if row.get("n_wrong") is None:
         return "; ".join(map(str, row["evidence"]))
     n = counted(row["n_annotations"], "annotation")
     wrong = round(row["n_wrong"])
-    return "; ".join([f"about {wrong:,} of {n} are wrong", *map(str, row["flags"])])
+    reasons = ", ".join(map(str, row["flags"]))
+    return f"about {wrong:,} of {n} are wrong" + (
+        f"; reasons to look: {reasons}" if reasons else ""
+    )
 
 
 def command_of(step: Mapping[str, Any], s: Mapping[str, Any]) -> str:

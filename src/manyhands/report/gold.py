@@ -279,7 +279,7 @@ def answer_gold(s: Mapping[str, Any]) -> Answer:
             "--gold, too."
         )
     if not found:
-        return None, "There are no gold labels; --gold compares the labels with them."
+        return None, "These items have no gold labels; --gold compares the labels with gold labels."
     return "gold", f"{_told_of_gold(found)} {_told_of_doubts(found)}".strip()
 
 

@@ -23,7 +23,7 @@ def methods_section(found: Findings) -> Content:
 def answer_methods(s: Mapping[str, Any]) -> Answer:
     """Answer how the labels were made, and that every table can be saved."""
     by = s.get("methods", {}).get("inferred")
-    made = f"The labels are by {shorten(str(by))}. " if by else ""
+    made = f"The labels come from {shorten(str(by))}. " if by else ""
     return "tables", f"{made}Every table can be saved as CSV."
 
 

@@ -464,7 +464,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         ActionCode.BUY,
         "plan-next" if rows else "plan",
         "Ask these annotators about these items next" if rows else "Buy more annotations",
-        f"These answers are expected to tell most about the labels in doubt. {ORDER_OF_BATCH}"
+        f"These answers are expected to tell the most about the labels in doubt. {ORDER_OF_BATCH}"
         if rows and not plan["n_warm_up"]
         else "Second answers to the same items show who can be trusted."
         if rows
