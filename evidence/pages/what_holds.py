@@ -27,8 +27,8 @@ PAPERS = {
 HEADINGS = {verdict: verdict.removeprefix("undecided, but ") for verdict in VERDICTS}
 """Verdict on a claim -> heading of its column."""
 
-WHOSE = {ORIGINS["paper"]: "", ORIGINS["variant"]: "variants", ORIGINS["ours"]: "ours"}
-"""Whose claims are, as pages say it -> what a line that counts them adds to its name."""
+WHOSE = {ORIGINS["paper"]: "own claims", ORIGINS["variant"]: "variants", ORIGINS["ours"]: "ours"}
+"""Whose claims are, as pages say it -> how the lines that count them name them."""
 
 _MADE = re.compile(
     r"(<!-- (counts of claims|hours of all runs) -->\n\n)(.*?)(<!-- end -->)", re.DOTALL
@@ -48,27 +48,24 @@ def claims(paper: str) -> list[list[str]]:
 def counts() -> str:
     """Return the table that counts the claims of each paper by verdict.
 
-    The paper's claims, variants of them and our own are in lines of their own.
+    Variants of the papers' claims, and our own claims, are counted for all papers together.
     """
-    found: dict[str, dict[str, Counter[str]]] = {}
-    for key, words in PAPERS.items():
-        lines = found.setdefault(f"[{words}](results/{key}/claims.md)", {})
-        for _, whose, verdict, *_ in claims(key):
-            lines.setdefault(whose, Counter())[verdict] += 1
-    parts = list(found.values())
-    found["all five"] = {
-        whose: sum((part[whose] for part in parts if whose in part), Counter()) for whose in WHOSE
+    by_paper = {
+        f"[{words}](results/{key}/claims.md)": Counter(
+            (whose, verdict) for _, whose, verdict, *_ in claims(key)
+        )
+        for key, words in PAPERS.items()
     }
+    every = sum(by_paper.values(), Counter())
+    lines = [(name, next(iter(WHOSE)), found) for name, found in by_paper.items()]
+    lines += [(f"all five: {words}", whose, every) for whose, words in WHOSE.items()]
+    if unknown := {verdict for _, verdict in every} - set(HEADINGS):
+        raise ValueError(f"there are verdicts of another kind: {unknown}")
     names = ["paper", "claims", *HEADINGS.values()]
     table = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    for name, lines in found.items():
-        for whose in [each for each in WHOSE if each in lines]:
-            verdicts = lines[whose]
-            if unknown := set(verdicts) - set(HEADINGS):
-                raise ValueError(f"{name} has verdicts of another kind: {unknown}")
-            words = ": ".join(filter(None, [name, WHOSE[whose]]))
-            numbers = [verdicts.total(), *(verdicts[verdict] for verdict in HEADINGS)]
-            table.append(f"| {' | '.join([words, *map(str, numbers)])} |")
+    for name, whose, found in lines:
+        numbers = [found[whose, verdict] for verdict in HEADINGS]
+        table.append(f"| {' | '.join([name, *map(str, [sum(numbers), *numbers])])} |")
     return "\n".join(table) + "\n\n"
 
 
