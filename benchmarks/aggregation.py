@@ -274,10 +274,17 @@ def summary(records: Cells, shown: list[str], names: list[str]) -> list[str]:
             rows.append((len(cells), means[0], row))
     heads = ["method", "sets", "accuracy", "macro-F1", "log loss", "ECE", "Brier"]
     heads += ["coverage of 90 %-sets", "worst set against majority vote"]
-    ordered = sorted(rows, key=lambda r: (-r[0], -r[1]))
-    return lines_of(
-        [*heads, "worst set against it, ties shared", "CPU s"], (row for *_, row in ordered)
-    )
+    ordered = [row for *_, row in sorted(rows, key=lambda r: (-r[0], -r[1]))]
+    for k, of in BEST.items():
+        known = [row[k] for row in ordered if row[1] == ordered[0][1] and row[k] != "-"]
+        top = of(known, key=float)
+        for row in ordered:
+            row[k] = f"**{row[k]}**" if row[k] == top and row[1] == ordered[0][1] else row[k]
+    return lines_of([*heads, "worst set against it, ties shared", "CPU s"], ordered)
+
+
+BEST: dict[int, Callable[..., str]] = {2: max, 3: max, 4: min, 5: min, 6: min}
+"""Columns of the summary whose best figure is bold, of the methods that have all sets."""
 
 
 def conclusion(records: Cells, shown: list[str], names: list[str]) -> dict[str, Any]:
@@ -346,10 +353,16 @@ def set_by_set(records: Cells, shown: list[str]) -> list[str]:
 
 def by_set(records: Cells, shown: list[str], names: list[str], metric: str) -> list[str]:
     """One row per method and one column per set."""
+    best = min if metric in ("log_loss", "ece") else max
+    top = {
+        name: best(f"{cell[metric]:.3f}" for cell in records[name].values() if metric in cell)
+        for name in shown
+    }
 
     def cell(system: str, name: str) -> str:
         value = records[name].get(system, {}).get(metric)
-        return "-" if value is None else f"{value:.3f}"
+        text = "-" if value is None else f"{value:.3f}"
+        return f"**{text}**" if text == top[name] else text
 
     known = [s for s in names if any(cell(s, name) != "-" for name in shown)]
     return crossed("method", known, shown, cell)

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.bars import Row, dots
 from benchmarks.flagship_harder import FEW_LABELS, LABELLED, MANY, UNSURE
-from benchmarks.peers import PEERS
+from benchmarks.peers import ACTIVE_MIX, PEERS
 from evidence import load_rows
 from evidence.pages.drawings import Drawing, Lines, Point, draw_lines, gather
 from evidence.records import LAST
@@ -265,7 +265,7 @@ class Standing(NamedTuple):
         if self.level:
             return "level"
         if self.lead >= 0:
-            return "ahead, outside two standard errors" if self.clear else "ahead"
+            return "clearly ahead" if self.clear else "ahead"
         if self.behind:
             return "**behind**"
         return "within a point" if self.lead >= -0.01 else "within two standard errors"
@@ -548,7 +548,7 @@ def everybody(found: Found, names: list[str]) -> Iterator[list[str]]:
 
 def balanced(found: Found, names: list[str]) -> list[str]:
     """The stack's balanced accuracy, as it comes and with the other decision."""
-    field, ways = "balanced_accuracy", ("", ', decision="balanced"')
+    field, ways = "balanced_accuracy", ("", ", balanced")
     rows = []
     for name in names:
         own, places = cells(found, name, STACK), in_balanced_accuracy(found, name)
@@ -576,6 +576,13 @@ def balanced_others(found: Found, names: list[str]) -> list[str]:
 # -- worse annotations ----------------------------------------------------------------------------
 
 BALANCED_STACK = 'stack, decision="balanced"'
+SHORT = {
+    BALANCED_STACK: "stack, balanced",
+    REGRESSION: "vote + LR",
+    ACTIVE_MIX: "AnnotMix",
+}
+"""Names in tables of many columns."""
+
 WORSE_ON = {"labelme": "LabelMe", "music": "Music"}
 AXES = {
     " % removed": ("annotations removed", "% of annotations", 0),
@@ -633,7 +640,7 @@ def robustness_part(found: Found) -> list[str]:
             top = max(means.values())
             shown = (bold(own, means.get(method) == top) for method, own in each.items())
             rows.append([(change or "as it is") + " (balanced)" * thinned, *shown])
-        lines += table([WORSE_ON[name], *methods], rows)
+        lines += table([WORSE_ON[name], *(SHORT.get(m, m) for m in methods)], rows)
     return lines
 
 
@@ -679,8 +686,9 @@ def values(found: Found, name: str, change: str, method: str, field: str = "") -
 
 
 def bold(each: Sequence[float], best: bool) -> str:
-    """Mean ± sd; the best is bold."""
-    return f"**{spread(each)}**" if best and len(each) else spread(each)
+    """Mean, of which the picture shows the deviations; the best is bold."""
+    shown = f"{np.mean(each):.1f}" if len(each) else "–"
+    return f"**{shown}**" if best and len(each) else shown
 
 
 def robust(found: Found) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from scipy.stats import friedmanchisquare, rankdata, studentized_range
 from benchmarks.flagship_page import SELECT, dash, key_of, published
 from benchmarks.peers import ACTIVE, ACTIVE_MIX, CROWD_KIT_CONAL
 from evidence.study import ROOT, read
-from evidence.tables import Record, crossed, groups, spread, table, where
+from evidence.tables import Record, crossed, groups, table, where
 
 Found = list[Record]
 FEWEST_SETS = 5
@@ -378,11 +378,20 @@ def _accuracy(found: Table, order: Sequence[str]) -> Iterator[list[str]]:
         for name in SETS:
             own = found.values(name, method)
             mean = dash(100 * float(np.mean(own))) if own else "–"
-            _, *more = spread(own, scale=100, n=True).split(" ", 1)
             top = own and method not in CEILINGS and f"{100 * best[name]:.1f}" == mean
-            row.append(" ".join([f"**{mean}**" if top else mean, *more]))
+            row.append(f"**{mean}**" if top else mean)
         share = _share(found, method)
         yield [*row, "–" if share is None else f"{100 * share:.0f} %"]
+
+
+def _deviations(found: Table, order: Sequence[str]) -> list[str]:
+    """Standard deviations of the accuracy over seeds, and the number of seeds."""
+
+    def shown(method: str, name: str) -> str:
+        own = found.values(name, method)
+        return f"{100 * float(np.std(own, ddof=1)):.1f} ({len(own)})" if len(own) > 1 else "–"
+
+    return crossed("", order, SETS, shown)
 
 
 def _field(
@@ -491,6 +500,7 @@ def page(records: Found, peers: Sequence[tuple[str, str, str]]) -> dict[str, Any
         "brief": _brief(found, [*ceilings, *list(ranks.mean)[:TEN]]),
         **_labels(),
         "accuracy": table(["", *SETS.values(), "gap closed"], _accuracy(found, order)),
+        "deviations": _deviations(found, order),
         "protocols": _protocols(),
         "balanced": _field(found, order, "balanced_accuracy", 100, max),
         "calibration": _field(found, order, "calibration_error", 100, min),
