@@ -458,6 +458,8 @@ def test_what_reads_a_posterior_matches_its_rows_by_id(data, cls, kind, tmp_path
     right = []
     for one in (plain, model, loaded):
         assert one.instances_.tolist() == (X if one is plain else mixed).index.tolist()
+        labels = pd.Series(one.labels_, index=one.instances_)  # As README joins them.
+        right.append(float((labels == gold[labels.index]).mean()))
         queue = review_queue(one, table).to_frame()
         right.append(float((queue["label"].to_numpy() == gold[queue["task"]].to_numpy()).mean()))
         summary = summarize(table, classifier=one, X=mixed, gold=gold)

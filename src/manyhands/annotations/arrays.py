@@ -300,7 +300,7 @@ def from_arrays(
     weight : array-like of shape (m,), optional
         Finite and not negative; default: 1.
     source : str, array of str, or array of codes, optional
-        See `SOURCES`; default: observed.
+        See `manyhands.annotations.SOURCES`; default: observed.
     group : array-like of shape (m,), optional
         Family of each row's annotator (missing: none); see `AnnotationTable.with_groups`.
     abstain, skip : str, int or sequence of these, optional

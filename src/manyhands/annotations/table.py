@@ -64,11 +64,12 @@ class AnnotationTable:
     weights : float32 array of shape (n_annotations,) or None
         Weight of each annotation; None means all 1. `weight` is never None.
     sources : int8 array of shape (n_annotations,) or None
-        Code of each annotation's source (see `SOURCES`); None means all observed.
+        Code of each annotation's source (see `manyhands.annotations.SOURCES`); None means
+        all observed.
     passes : int32 array of shape (n_passes, 3) or None
-        Instance code, annotator code and kind (see `PASSES`) of each pass: an annotator looked but
-        could not tell ("abstain"), or skipped the instance ("skip"). Passes are not annotations:
-        only `passes`, `abstentions`, `skips` and `to_frame` show them.
+        Instance code, annotator code and kind (see `manyhands.annotations.PASSES`) of each pass: an
+        annotator looked but could not tell ("abstain"), or skipped the instance ("skip"). Passes
+        are not annotations: only `passes`, `abstentions`, `skips` and `to_frame` show them.
     instance_order : InstanceOrder
         Whether the order of the instances was given, or chosen by the table.
     groups : text array of shape (n_annotators,) or None
@@ -336,7 +337,7 @@ class AnnotationTable:
         for grades of polars, and for numbers, give it ``scale=`` (a log message says so).
 
         Passes, if any, are the last rows, without label and weight. Their kind is in an additional
-        column, ``pass`` (see `PASSES`; missing for annotations).
+        column, ``pass`` (see `manyhands.annotations.PASSES`; missing for annotations).
 
         Parameters
         ----------
@@ -481,7 +482,7 @@ class AnnotationTable:
         return mine, theirs
 
     def with_source(self, source: str) -> AnnotationTable:
-        """Mark all annotations with one source (see `SOURCES`)."""
+        """Mark all annotations with one source (see `manyhands.annotations.SOURCES`)."""
         sources = read_sources(source, self.n_annotations)
         return AnnotationTable(*self._columns._replace(sources=sources))
 

@@ -37,7 +37,7 @@ class AggNetProtocol(MethodProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `MethodProtocol`.
+        See `manyhands.fitting.MethodProtocol`.
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of a confusion matrix. More than a few hundredths
         outweigh the annotations of annotators who gave few.
@@ -76,9 +76,12 @@ class AggNetClassifier(LatentClassClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+    backbone : None, str, dict, nn.Module or callable, default=None
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
+    max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
+        See `manyhands.fitting.BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
     protocol : AggNetProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.
 
@@ -91,8 +94,8 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians, in the order of X (see
-        `partial_fit`).
+        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
+        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
 
     Notes
     -----

@@ -56,7 +56,7 @@ class AggregatedProtocol(MethodProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `MethodProtocol`.
+        See `manyhands.fitting.MethodProtocol`.
     targets : {"soft", "hard"}, default="soft"
         Train on the posterior, or on its most probable class, as the papers do.
     """
@@ -75,13 +75,13 @@ class AggregatedClassifier(SecondStageClassifier):
     aggregator : BaseAggregator, BaseSetAggregator or None, default=None
         Truth inference. None means `MajorityVote` (DL-MV); `DawidSkene()` gives DL-DS. For sets of
         labels: `MultiLabelDawidSkene()`, and None means `MultiLabelMajorityVote`.
-    backbone : as in `BaseCrowdClassifier`, or a scikit-learn classifier
+    backbone : None, str, dict, nn.Module, callable or scikit-learn classifier
         A scikit-learn classifier is cloned and fitted on the labels (soft targets become one
         weighted row per class); the training parameters then do not apply.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks, \
 protocol
-        See `BaseCrowdClassifier`.
+        See `manyhands.fitting.BaseCrowdClassifier`.
 
     Attributes
     ----------

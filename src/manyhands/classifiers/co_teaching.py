@@ -38,7 +38,7 @@ class CoTeachingProtocol(MethodProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `MethodProtocol`.
+        See `manyhands.fitting.MethodProtocol`.
     targets : {"hard", "soft"}, default="hard"
         Train on the aggregator's most probable class, as in the paper, or on its posterior. With
         the posterior, instances with uncertain labels have a large loss in any case, and are left
@@ -72,7 +72,7 @@ class CoTeachingClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone : as in `BaseCrowdClassifier`
+    backbone : None, str, dict, nn.Module or callable, default=None
         Made twice. Your own module is copied, so both networks start from its weights, and remain
         equal if nothing in it is random; a factory gives two initialisations.
     aggregator : BaseAggregator or None, default=None
@@ -86,9 +86,9 @@ class CoTeachingClassifier(BaseCrowdClassifier):
         rate then.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``class_balance`` weights the loss by the inferred labels.
-        Instances are selected by the unweighted cross entropy, so that rare classes are not left
-        out because of their larger weights.
+        See `manyhands.fitting.BaseCrowdClassifier`. ``class_balance`` weights the loss by the
+        inferred labels. Instances are selected by the unweighted cross entropy, so that rare
+        classes are not left out because of their larger weights.
     protocol : CoTeachingProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.
 

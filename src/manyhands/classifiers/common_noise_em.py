@@ -44,7 +44,7 @@ class CommonNoiseEMProtocol(NoiseProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `NoiseProtocol`.
+        See `manyhands.fitting.method_protocol.NoiseProtocol`.
     embedding_dim, auxiliary_hidden, normalize
         The gate's; see `CoNALProtocol`.
     noise_lr : float or None, default=1e-2
@@ -99,9 +99,12 @@ class CommonNoiseEMClassifier(LatentClassClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+    backbone : None, str, dict, nn.Module or callable, default=None
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
+    max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
+        See `manyhands.fitting.BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for the gate; default: one-hot.
     protocol : CommonNoiseEMProtocol or None, default=None
@@ -124,8 +127,8 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians, in the order of X (see
-        `partial_fit`).
+        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
+        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
 
     Notes
     -----

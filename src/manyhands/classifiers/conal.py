@@ -33,7 +33,7 @@ class CoNALProtocol(StartProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience, noise_lr
-        See `StartProtocol`.
+        See `manyhands.fitting.method_protocol.StartProtocol`.
     init_scale : float or "auto", default="auto"
         Initial multiple of the identity in both layers; 2 in the released code. "auto" begins with
         2. After class collapse (an annotated class is predicted for no training instance), the fit
@@ -89,9 +89,12 @@ class CoNALClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+    backbone : None, str, dict, nn.Module or callable, default=None
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
+    max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`.
+        See `manyhands.fitting.BaseCrowdClassifier`.
     gap_weight : float, default=1e-5
         :math:`\lambda`, the weight of the separation term.
     annotator_features : array of shape (n_annotators, n_features) or None

@@ -29,7 +29,7 @@ class CrowdLayerProtocol(StartProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience, noise_lr
-        See `StartProtocol`.
+        See `manyhands.fitting.method_protocol.StartProtocol`.
     init_scale : float or "auto", default="auto"
         Initial multiple of the identity in the matrices (1 in the paper, 2 in the code of CoNAL and
         CrowdInG), or initial value of the scales. The lower it is, the more often rare classes
@@ -52,9 +52,12 @@ class CrowdLayerClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+    backbone : None, str, dict, nn.Module or callable, default=None
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
+    max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`.
+        See `manyhands.fitting.BaseCrowdClassifier`.
     connection : {"MW", "VW", "VB", "VW+B", "S"}, default="MW"
         An annotator's layer: a matrix, class scales, class biases, scales and biases, or a scalar.
     low_rank : int or None, default=None

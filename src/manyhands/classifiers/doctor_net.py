@@ -45,7 +45,7 @@ class DoctorNetProtocol(MethodProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `MethodProtocol`.
+        See `manyhands.fitting.MethodProtocol`.
     exclude_own : bool, default=True
         While the weights are learnt, leave out the heads of an instance's own annotators, because
         these heads were trained on the same labels. If no other heads remain, all count.
@@ -80,10 +80,13 @@ class DoctorNetClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+    backbone : None, str, dict, nn.Module or callable, default=None
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
+    max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. The heads sit on the backbone's embedding. If your own network
-        has no ``embed()``, all of it is the trunk and its output is the embedding.
+        See `manyhands.fitting.BaseCrowdClassifier`. The heads sit on the backbone's embedding. If
+        your own network has no ``embed()``, all of it is the trunk and its output is the embedding.
     weighting : {"average", "learned"}, default="average"
         Doctor Net, or Weighted Doctor Net.
     protocol : DoctorNetProtocol or None, default=None

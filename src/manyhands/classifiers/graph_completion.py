@@ -74,7 +74,7 @@ class GraphCompleter(BaseEstimator):
     weight_decay : float, default=5e-4
         L2 penalty of Adam.
     scaling : {"auto", "standard", "rms", None}, default="auto"
-        Scaling of the features; see `BaseCrowdClassifier`.
+        Scaling of the features; see `manyhands.fitting.BaseCrowdClassifier`.
     validation : float or None, default=0.1
         Share of the annotations held out in training; the epoch that explains them best is kept.
         None keeps the last.

@@ -61,7 +61,7 @@ class MaxMIGProtocol(NoiseProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `NoiseProtocol`.
+        See `manyhands.fitting.method_protocol.NoiseProtocol`.
     noise_lr : float or None, default=1e-2
         Learning rate of the aggregator, without weight decay. None trains everything at ``lr``
         with ``weight_decay``.
@@ -84,9 +84,12 @@ class MaxMIGClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, \
+    backbone : None, str, dict, nn.Module or callable, default=None
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
+    max_epochs, batch_size, lr, weight_decay, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`.
+        See `manyhands.fitting.BaseCrowdClassifier`.
     prior : {"estimated", "uniform"} or array of shape (n_classes,), default="estimated"
         :math:`\pi`. "estimated" uses the classes' shares in the majority vote, with one additional
         annotated instance per class. "uniform" is the released code's choice; it pulls predictions

@@ -41,7 +41,7 @@ class MBEMProtocol(MethodProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `MethodProtocol`.
+        See `manyhands.fitting.MethodProtocol`.
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of a confusion matrix.
     warm_start_network : bool, default=False
@@ -78,11 +78,14 @@ class MBEMClassifier(LatentClassClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+    backbone : None, str, dict, nn.Module or callable, default=None
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
+    max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``max_epochs`` and ``patience`` apply per stage;
-        ``class_balance`` acts on the inferred classes; ``validation`` keeps the best epoch of the
-        last stage.
+        See `manyhands.fitting.BaseCrowdClassifier`. ``max_epochs`` and ``patience`` apply per
+        stage; ``class_balance`` acts on the inferred classes; ``validation`` keeps the best epoch
+        of the last stage.
     n_iterations : int, default=1
         Rounds after the one on vote shares.
     class_prior : {"estimated", "uniform"}, default="estimated"
@@ -102,8 +105,8 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         Class probabilities of the training instances given their annotations, which would be the
         targets of another round. An instance without annotations has the prior.
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians, in the order of X (see
-        `partial_fit`).
+        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
+        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
 
     Notes
     -----

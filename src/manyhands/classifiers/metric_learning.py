@@ -206,7 +206,7 @@ class MetricLearningProtocol(EmbeddingProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience, regression, C, cv, targets
-        See `EmbeddingProtocol`.
+        See `manyhands.fitting.embedding.EmbeddingProtocol`.
     margin : float or None, default=None
         m. None means 1, 0.2, 0.2, 1 and 5, in the order of ``loss``.
     updates_per_epoch : int or "auto", default="auto"
@@ -238,7 +238,7 @@ class MetricLearningClassifier(EmbeddingClassifier):
 
     Parameters
     ----------
-    backbone : as in `BaseCrowdClassifier`
+    backbone : None, str, dict, nn.Module or callable, default=None
         The embedding network. None is ``"embedding"``: dropout of the features, 128 tanh units, 32
         linear units. Any network with ``embed`` will do; without ``embed``, its output is the
         embedding.
@@ -269,7 +269,7 @@ default="triplet"
         Instances per batch, at least 2: all their pairs or triplets are compared.
     max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
 verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``class_balance`` acts on the regression.
+        See `manyhands.fitting.BaseCrowdClassifier`. ``class_balance`` acts on the regression.
     protocol : MetricLearningProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.
 

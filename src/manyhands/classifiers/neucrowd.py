@@ -54,7 +54,7 @@ class NeuCrowdProtocol(EmbeddingProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience, regression, C, cv, targets
-        See `EmbeddingProtocol`.
+        See `manyhands.fitting.embedding.EmbeddingProtocol`.
     tuplet_size : int, default=5
         n, at least 3 (which makes triplets).
     safety_aware : bool, default=True
@@ -134,7 +134,7 @@ class NeuCrowdClassifier(EmbeddingClassifier):
 
     Parameters
     ----------
-    backbone : as in `BaseCrowdClassifier`
+    backbone : None, str, dict, nn.Module or callable, default=None
         The embedding network. None is ``"embedding"``: dropout of the features, 128 tanh units, 32
         linear units. Any network with ``embed`` will do; without ``embed``, its output is the
         embedding.
@@ -149,8 +149,8 @@ class NeuCrowdClassifier(EmbeddingClassifier):
         Tuplets per batch.
     max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
 verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``class_balance`` acts on the regression; anchors are
-        drawn equally often from all classes.
+        See `manyhands.fitting.BaseCrowdClassifier`. ``class_balance`` acts on the regression;
+        anchors are drawn equally often from all classes.
     protocol : NeuCrowdProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.
 

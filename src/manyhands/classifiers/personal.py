@@ -52,7 +52,7 @@ class PersonalProtocol(MethodProtocol):
     Parameters
     ----------
     monitor, patience
-        See `MethodProtocol`.
+        See `manyhands.fitting.MethodProtocol`.
     rho : float or None, default=None
         Step size of ADMM. None starts from an estimate and balances the residuals for 100
         iterations.
@@ -100,9 +100,9 @@ class PersonalClassifier(BaseCrowdClassifier):
         result.
     class_balance, scaling, device, random_state, verbose, validation, \
 checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. "focal" and "cb_focal" are refused, because the problem would no
-        longer be convex. "resample" and "reweight" count annotations more than once. Random
-        numbers are drawn for "resample" and ``validation`` only.
+        See `manyhands.fitting.BaseCrowdClassifier`. "focal" and "cb_focal" are refused, because the
+        problem would no longer be convex. "resample" and "reweight" count annotations more than
+        once. Random numbers are drawn for "resample" and ``validation`` only.
     protocol : PersonalProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.
 

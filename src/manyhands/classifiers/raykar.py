@@ -47,7 +47,7 @@ class RaykarProtocol(MethodProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `MethodProtocol`.
+        See `manyhands.fitting.MethodProtocol`.
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of a confusion matrix: a Dirichlet prior of
         ``1 + smoothing`` on its rows.
@@ -77,7 +77,7 @@ class RaykarClassifier(LatentClassClassifier):
 
     Parameters
     ----------
-    backbone : as in `BaseCrowdClassifier`, default="linear"
+    backbone : None, str, dict, nn.Module or callable, default="linear"
         "linear" is multinomial logistic regression. Any other network is fitted in the same way
         (generalised EM), in evaluation mode: without dropout, and with fixed statistics in its
         batch normalisation.
@@ -97,8 +97,8 @@ class RaykarClassifier(LatentClassClassifier):
         Instances are weighted by the balance of the vote shares, in both parts of the M-step. The
         focal losses are refused, as they are not likelihoods.
     scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``validation`` as a fraction always uses the likelihood, because
-        agreement must not choose the number of EM iterations.
+        See `manyhands.fitting.BaseCrowdClassifier`. ``validation`` as a fraction always uses the
+        likelihood, because agreement must not choose the number of EM iterations.
     protocol : RaykarProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.
 
@@ -111,8 +111,8 @@ class RaykarClassifier(LatentClassClassifier):
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians, in the order of X (see
-        `partial_fit`).
+        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
+        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
 
     Notes
     -----

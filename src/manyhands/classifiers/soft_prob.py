@@ -31,14 +31,14 @@ class SoftProbClassifier(SecondStageClassifier):
 
     Parameters
     ----------
-    backbone : as in `BaseCrowdClassifier`, or a scikit-learn classifier
+    backbone : None, str, dict, nn.Module, callable or scikit-learn classifier
         ``"linear"`` is the papers' logistic regression. A scikit-learn classifier is cloned and
         fitted with one row per instance and class, weighted by its votes; the training parameters
         then do not apply.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks, \
 protocol
-        See `BaseCrowdClassifier`.
+        See `manyhands.fitting.BaseCrowdClassifier`.
 
     Attributes
     ----------

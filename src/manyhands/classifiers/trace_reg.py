@@ -32,7 +32,7 @@ class TraceRegProtocol(NoiseProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience, noise_lr
-        See `NoiseProtocol`.
+        See `manyhands.fitting.method_protocol.NoiseProtocol`.
     parametrization : {"softplus", "softmax", "column_softmax"}, default="softplus"
         How a matrix is computed from free parameters. "softplus" divides the softplus by the row
         sum, as in the paper; "softmax" takes the softmax of every row. "column_softmax" follows
@@ -66,9 +66,12 @@ class TraceRegClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+    backbone : None, str, dict, nn.Module or callable, default=None
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
+    max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`.
+        See `manyhands.fitting.BaseCrowdClassifier`.
     trace_weight : float, default=0.01
         :math:`\lambda`.
     protocol : TraceRegProtocol or None, default=None

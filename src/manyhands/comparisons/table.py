@@ -64,7 +64,8 @@ class ComparisonTable:
     annotator : int32 array of shape (n_comparisons,)
         Code of the annotator who compared them, into ``annotators``.
     outcome : int8 array of shape (n_comparisons,)
-        0 where the left item is better, 1 for a tie, 2 where the right one is (see `OUTCOMES`).
+        0 where the left item is better, 1 for a tie, 2 where the right one is (see
+        `manyhands.comparisons.OUTCOMES`).
     items, annotators : arrays
         The original ids, including items that were not compared.
     question : int32 array of shape (n_comparisons,) or None

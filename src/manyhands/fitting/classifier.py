@@ -116,7 +116,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Whether the classes of the annotations were ordered.
     annotators_, n_annotators_ : array of shape (n_annotators,), int
     instances_ : array of shape (n_samples,)
-        Ids of the rows of X, and so of ``posterior_`` and ``labels_``; saved with these.
+        Ids of the rows of X. Classifiers that infer labels of these rows have ``posterior_`` and
+        ``labels_`` in the same order, and save the ids with them.
     module_ : CrowdModule
     n_epochs_ : int, ``max_epochs``, or the number of epochs that "auto" has found
     history_ : History

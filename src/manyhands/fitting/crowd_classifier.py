@@ -222,14 +222,17 @@ class CrowdClassifierMixin(ClassifierMixin):
         y : array of shape (n_samples,) with gold labels, for accuracy; or an AnnotationTable or
             (n_samples, n_annotators) array, for `manyhands.metrics.vote_agreement` of
             ``predict(X)``: the mean share of an instance's annotations that name its predicted
-            class (pseudo-annotations excluded). ``GridSearchCV`` and ``cross_validate`` maximise
-            the latter where there are no gold labels.
+            class (pseudo-annotations excluded). ``cross_val_score``, ``cross_validate`` and
+            ``GridSearchCV`` call it with annotations, so they return agreement.
         sample_weight : array of shape (n_samples,), optional
             For accuracy only.
 
         Returns
         -------
         float in [0, 1]
+            Agreement is usually lower than accuracy, because the annotators' mistakes count against
+            the classifier. `manyhands.metrics.estimate_accuracy` estimates accuracy from
+            out-of-fold predictions.
 
         Raises
         ------

@@ -54,7 +54,7 @@ class EmbeddingProtocol(MethodProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `MethodProtocol`.
+        See `manyhands.fitting.MethodProtocol`.
     regression : {"embedding", "both"}, default="embedding"
         Input of the logistic regression: the embedding, as in the paper, or the embedding and the
         features, which are scaled to the length of the embedding.
@@ -320,7 +320,7 @@ class CrowdEmbedding(
     classifier_ : EmbeddingClassifier
         The trained classifier; its regression uses C = 0.1.
     history_ : History
-        See `BaseCrowdClassifier`.
+        See `manyhands.fitting.BaseCrowdClassifier`.
     """
 
     _classifier: ClassVar[type[EmbeddingClassifier]]

@@ -313,10 +313,11 @@ class LatentClassClassifier(BaseCrowdClassifier):
     Attributes
     ----------
     posterior_ : array of shape (n_samples, n_classes)
-        Class probabilities of the training instances, in the order of X (see `partial_fit`).
+        Class probabilities of the training instances, in the order of X (see `partial_fit`);
+        ``instances_`` holds the ids.
     labels_ : array of shape (n_samples,)
-        Label of every training instance, in the original class values: the most probable class,
-        or of three or more grades the median.
+        Label of every training instance, in the same order and in the original class values: the
+        most probable class, or of three or more grades the median.
     """
 
     @property
@@ -329,7 +330,7 @@ class LatentClassClassifier(BaseCrowdClassifier):
 
     @property
     def labels_(self) -> AnyArray:
-        """Label of every training instance, in the original class values."""
+        """Label of every training instance, in the order of X; ``instances_`` holds the ids."""
         return labels_of(self)
 
     def _build_module(

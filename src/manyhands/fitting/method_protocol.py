@@ -129,7 +129,7 @@ class NoiseProtocol(MethodProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `MethodProtocol`.
+        See `manyhands.fitting.MethodProtocol`.
     noise_lr : float or None, default=1e-2
         Learning rate of all parameters except the classifier's, without weight decay: layers that
         start at a multiple of the identity have further to go. None trains everything at ``lr``
@@ -151,7 +151,7 @@ class StartProtocol(NoiseProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience, noise_lr
-        See `NoiseProtocol`.
+        See `manyhands.fitting.method_protocol.NoiseProtocol`.
     init_scale : float or "auto", default="auto"
         Initial multiple of the identity in the layers. With "auto", a fit with class collapse (an
         annotated class is predicted for no training instance) is repeated from a larger multiple.

@@ -220,7 +220,7 @@ class ShardedAnnotations(ABC):
 
 
 def n_passes(passes: IntArray | None, name: str) -> int:
-    """Count the passes of a kind (see `PASSES`)."""
+    """Count the passes of a kind (see `manyhands.annotations.PASSES`)."""
     return 0 if passes is None else int((passes[:, 2] == PASSES.index(name)).sum())
 
 

@@ -65,7 +65,7 @@ class CrowdInGProtocol(StartProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `StartProtocol`.
+        See `manyhands.fitting.method_protocol.StartProtocol`.
     init_scale : float or "auto", default="auto"
         Initial scale of the matrices of the default ``pretrainer``, as in `CrowdLayerClassifier`;
         the choice of "auto" is ``pretrainer_.init_scale_``. The released code uses 2.
@@ -211,15 +211,18 @@ class CrowdInGClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+    backbone : None, str, dict, nn.Module or callable, default=None
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
+    max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are those of the pretrainer;
-        ``max_epochs`` is that of the pretrainer, and the most epochs of every later phase without a
-        number of its own. With ``validation`` as a fraction, the state before the adversarial phase
-        may be kept, too. With ``monitor="likelihood"`` in the protocol, the adversarial epoch is
-        kept in which the classifier gives the held-out annotations the highest likelihood (by
-        confusion matrices counted from the others), or the state before that phase if no epoch is
-        better than the pretrainer.
+        See `manyhands.fitting.BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are those of the
+        pretrainer; ``max_epochs`` is that of the pretrainer, and the most epochs of every later
+        phase without a number of its own. With ``validation`` as a fraction, the state before the
+        adversarial phase may be kept, too. With ``monitor="likelihood"`` in the protocol, the
+        adversarial epoch is kept in which the classifier gives the held-out annotations the highest
+        likelihood (by confusion matrices counted from the others), or the state before that phase
+        if no epoch is better than the pretrainer.
     pretrainer : crowd classifier or None, default=None
         The classifier from whose weights the training starts. It is cloned, and trained on the same
         annotations. It must have the ``backbone`` and ``scaling`` of this estimator. It gets this

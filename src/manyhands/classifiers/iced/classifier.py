@@ -49,7 +49,7 @@ class ICEDProtocol(MethodProtocol):
     Parameters
     ----------
     reset_optimizer, monitor, patience
-        See `MethodProtocol`.
+        See `manyhands.fitting.MethodProtocol`.
     em : {"hard", "soft", None}, default="hard"
         Whether inference counts an instance as its most probable class (Eq. 2.1, 2.2), or as all
         classes in proportion to their probabilities. None: no inference, only majority votes.
@@ -146,7 +146,7 @@ class ICEDClassifier(LatentClassClassifier):
 
     Parameters
     ----------
-    backbone : as in `BaseCrowdClassifier`
+    backbone : None, str, dict, nn.Module or callable, default=None
         Synthesis in an embedding needs one with ``embed``, which all named backbones have.
     sampler : CrowdSMOTE or None, default=None
         Makes the synthetic instances: any object with ``fit_resample(X, table, labels=...)``.
@@ -154,9 +154,9 @@ class ICEDClassifier(LatentClassClassifier):
         Number of rounds.
     batch_size, lr, weight_decay, class_balance, scaling, device, random_state, \
 verbose, validation, checkpoint, decision, callbacks
-        See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes, synthetic
-        instances included. ``validation`` chooses among the rounds, as a
-        fraction always by the likelihood: agreement must not choose their number.
+        See `manyhands.fitting.BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes,
+        synthetic instances included. ``validation`` chooses among the rounds, as a fraction always
+        by the likelihood: agreement must not choose their number.
     protocol : ICEDProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.
 
@@ -166,8 +166,8 @@ verbose, validation, checkpoint, decision, callbacks
         Class probabilities of the training instances in the round that is kept: inferred, or those
         of the network for instances without annotations.
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians, in the order of X (see
-        `partial_fit`).
+        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
+        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
     observed_posterior_ : array of shape (n_samples, n_classes)
         The same inference on the observed annotations alone, before any synthetic instance.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)

@@ -402,7 +402,7 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         ``fit`` on the same data with the same parameters continues from them.
     decision : rule or None, default=None
         ``decision`` of the estimator, the rule by which it chooses a class; see
-        `BaseCrowdClassifier`. None leaves the estimator's own.
+        `manyhands.fitting.BaseCrowdClassifier`. None leaves the estimator's own.
     verbose : int, default=0
         1 shows a progress bar per round.
     random_state : int, RandomState or None, default=None
@@ -489,7 +489,7 @@ class DASCClassifier(BaseSelfTraining):
     decision, verbose, random_state
         See `SelfTrainingCrowdClassifier`.
     refill : bool, default=False
-        See `DistributionAwareSelector`.
+        See `manyhands.sampling.DistributionAwareSelector`.
 
     References
     ----------

@@ -121,8 +121,8 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     posterior_ : array of shape (n_samples, n_classes)
         Class probabilities of the training instances, given their features and any annotations.
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians, in the order of X (see
-        `partial_fit`).
+        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
+        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         [annotator, true, given], counted against ``posterior_``. An annotator without annotations
         gets ``pooled_confusion_``.
@@ -365,7 +365,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
 
     @property
     def labels_(self) -> AnyArray:
-        """Label of every training instance, in the original class values."""
+        """Label of every training instance, in the order of X; ``instances_`` holds the ids."""
         return labels_of(self)
 
     # -- prediction -----------------------------------------------------------------------------
