@@ -298,17 +298,25 @@ def checked_posterior(values: Any, n_instances: int, n_classes: int, argument: s
     return normalise_rows(np.maximum(posterior, 0.0))
 
 
+def with_ids(values: Any) -> Any:
+    """Return a result of `manyhands.cross_predict` as a frame; anything else unchanged."""
+    return (
+        values.to_frame() if hasattr(values, "proba") and hasattr(values, "instances") else values
+    )
+
+
 def probabilities_of(table: AnnotationTable, values: Any, argument: str) -> FloatArray:
     """Return class probabilities of a table's instances as a new array (n, C).
 
     Rows of a frame are matched with the instances by id, like those of X, and its columns with the
-    classes by name.
+    classes by name; those of a result of `manyhands.cross_predict`, too.
 
     Raises
     ------
     AnnotationError
         If ids or names do not match, the shape is wrong, or the values are not probabilities.
     """
+    values = with_ids(values)
     given = matched(table, values, argument="table", rows_argument=argument)
     frame = as_frame(values)
     if frame is not None:
@@ -321,9 +329,10 @@ def probabilities_of(table: AnnotationTable, values: Any, argument: str) -> Floa
 def frame_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
     """Return a frame with rows and columns in the order of a table's instances and classes.
 
-    They are matched as in `probabilities_of`, but values are not checked. Anything but a frame is
+    They are matched as in `probabilities_of`, but values are not checked. Anything without ids is
     returned unchanged.
     """
+    values = with_ids(values)
     frame = as_frame(values)
     if frame is None:
         return values

@@ -234,9 +234,10 @@ def accuracy_on_new_items(
     Parameters
     ----------
     table : AnnotationTable, optional
-    out_of_fold : array-like of shape (n_instances,) or (n_instances, n_classes), optional
-        Predictions for the table's instances by models that were trained on other instances, such
-        as those of `cross_predict`.
+    out_of_fold : result of `manyhands.cross_predict`, or array-like of shape (n_instances,) or \
+(n_instances, n_classes), optional
+        Predictions for the table's instances by models that were trained on other instances.
+        Matched with the table as in `vote_agreement`.
     gold, predicted : array-like of shape (n_new,), optional
         True and predicted class values of items outside the training data; None or NaN where the
         truth is unknown.

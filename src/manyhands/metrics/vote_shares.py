@@ -12,7 +12,7 @@ from manyhands.annotations.ids import as_frame, id_column_of
 from manyhands.annotations.target import check_annotations, matched, rows_of
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.inputs import frame_in_order, in_order_of_classes
+from manyhands.inference.inputs import frame_in_order, in_order_of_classes, with_ids
 from manyhands.inference.votes import make_votes, weighted_votes
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -42,6 +42,7 @@ def matched_codes(predicted: Any, table: AnnotationTable) -> tuple[AnnotationTab
             f"table is a {type(table).__name__}; give an AnnotationTable, such as "
             "AnnotationTable.from_matrix(matrix)"
         )
+    predicted = with_ids(predicted)
     table = matched(table, predicted, argument="table", rows_argument="predicted").observed
     check_annotations(table, argument="table")
     frame = as_frame(predicted)

@@ -79,10 +79,12 @@ def vote_agreement(
 
     Parameters
     ----------
-    predicted : array-like of shape (n_instances, n_classes) or (n_instances,)
+    predicted : result of `manyhands.cross_predict`, or array-like of shape (n,) or (n, n_classes)
         Class probabilities, with columns in the order of ``table.classes``, or class values. Of
-        equally probable classes, the first counts as predicted. Rows are matched with the table's
-        instances by id, columns of a frame with the classes by name, others by position.
+        equally probable classes, the first counts as predicted. Rows that have ids (of a result of
+        `cross_predict`, or of a frame or Series by its index) are matched with the table's
+        instances by id, columns of a frame with the classes by name. An array has no ids: its rows
+        must be in the order of ``table.instances``.
     table : AnnotationTable
     average : bool, default=True
         False gives the value of every instance, for `paired_z`.

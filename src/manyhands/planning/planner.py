@@ -195,7 +195,8 @@ class AnnotationPlanner(BaseEstimator):
         table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
             Its vocabularies must name instances without annotations, and annotators who have not
             annotated yet; they can also be named later, in ``pairs``.
-        proba : array-like or frame of shape (n_instances, n_classes), optional
+        proba : result of `manyhands.cross_predict`, or array-like or frame of shape \
+(n_instances, n_classes), optional
             A classifier's probabilities **out of fold** (`manyhands.cross_predict`). They are
             raised to the power b that best predicts left-out annotations, together with the other
             annotators.

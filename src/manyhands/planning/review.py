@@ -136,7 +136,8 @@ def review_queue(
     model : fitted estimator with ``posterior_``, or array or frame (n_instances, n_classes)
         For example a `DawidSkene` fitted to the table. A frame is matched by id, as ``proba`` is.
     table : AnnotationTable or matrix
-    proba : array-like or frame of shape (n_instances, n_classes), optional
+    proba : result of `manyhands.cross_predict`, or array-like or frame of shape \
+(n_instances, n_classes), optional
         A classifier's probabilities **out of fold**, joined as in `AnnotationPlanner.fit`.
     by : {"label", "annotation"}, default="label"
         "label": the label of each annotated instance, which is the most probable class under the

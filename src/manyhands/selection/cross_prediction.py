@@ -29,11 +29,15 @@ from manyhands.models import load
 from manyhands.selection.splitters import read_folds
 from manyhands.training.progress import ProgressBar
 from manyhands.training.seeding import draw_seed, joined_if_any, set_random_states
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 
 class CrossPrediction(NamedTuple):
     """Out-of-fold predictions, the result of `cross_predict`.
+
+    Functions that compare predictions with a table take it as it is, and match its rows with the
+    table's instances by id: `manyhands.metrics.vote_agreement`, `estimate_accuracy`,
+    `accuracy_on_new_items`, `manyhands.review_queue` and others.
 
     Attributes
     ----------
@@ -50,6 +54,10 @@ class CrossPrediction(NamedTuple):
     seconds : float
         Seconds of training and prediction, summed over the folds, including those of an earlier
         call.
+    instances : array of shape (n_instances,)
+        Ids of the rows: the table's instances, in the order of the rows of X.
+    classes : array of shape (n_classes,)
+        Classes of the columns of ``proba``.
     """
 
     proba: FloatArray
@@ -57,6 +65,14 @@ class CrossPrediction(NamedTuple):
     estimators: list[Any] | None
     epochs: IntArray | None = None
     seconds: float = 0.0
+    instances: AnyArray = np.empty(0)
+    classes: AnyArray = np.empty(0)
+
+    def to_frame(self) -> Any:
+        """Return the probabilities as a pandas frame, with ids as index and classes as columns."""
+        import pandas as pd
+
+        return pd.DataFrame(self.proba, index=self.instances, columns=self.classes)
 
 
 def cross_predict(
@@ -76,7 +92,9 @@ def cross_predict(
     """Predict every instance by a model trained on the other folds of instances.
 
     A left-out instance is left out with its features and all its annotations. Compare the result
-    with the annotations by `manyhands.metrics.vote_agreement` and similar functions.
+    with the annotations by `manyhands.metrics.vote_agreement` and similar functions: give them the
+    result itself, whose rows they match with the table by id. The array ``proba`` alone has no ids,
+    and is in the order of X.
 
     Parameters
     ----------
@@ -117,7 +135,7 @@ def cross_predict(
     Returns
     -------
     CrossPrediction
-        With ``proba``, ``folds``, ``estimators``, ``epochs`` and ``seconds``.
+        With ``proba``, ``instances``, ``folds`` and more.
 
     Raises
     ------
@@ -140,7 +158,7 @@ def cross_predict(
     >>> found = cross_predict(model, X, table, cv=2)
     >>> found.proba.shape
     (100, 10)
-    >>> 0 < vote_agreement(found.proba, table) < 1
+    >>> 0 < vote_agreement(found, table) < 1
     True
     """
     _check_estimator(estimator, random_state, folder, return_estimators)
@@ -159,7 +177,9 @@ def cross_predict(
         proba[folds == done.fold] = done.proba
     estimators = [done.model for done in results] if return_estimators else None
     seconds = sum(done.seconds for done in results)
-    return CrossPrediction(proba, folds, estimators, _all_epochs(results, folds), seconds)
+    epochs = _all_epochs(results, folds)
+    named = {"instances": np.array(table.instances), "classes": np.array(table.classes)}
+    return CrossPrediction(proba, folds, estimators, epochs, seconds, **named)
 
 
 def _all_epochs(results: list[_Done], folds: IntArray) -> IntArray | None:
