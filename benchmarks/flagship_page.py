@@ -770,9 +770,9 @@ def what_matters(found: Found) -> Iterator[str]:
         lowest = min(gains[method], key=lambda name: gains[method][name])
         worst.append(f"{method} ({means[method]:+.1f}; {lowest} {gains[method][lowest]:+.1f})")
     yield (
-        f"- **Ablation**, nested, mean of {len(names)} sets and the lowest of them, in points: "
-        f"{listed(worst)} cost most. The best change is {order[-1]} ({means[order[-1]]:+.1f}; one "
-        "seed, so within noise)."
+        "- **Ablation.** These changes cost most, in points of nested accuracy (mean of "
+        f"{len(names)} sets; then the set that loses most): {listed(worst)}. The best change is "
+        f"{order[-1]} ({means[order[-1]]:+.1f}; one seed, so within noise)."
     )
     for name in names:
         if (place := in_accuracy(found, name)).short or place.behind:
@@ -781,9 +781,9 @@ def what_matters(found: Found) -> Iterator[str]:
             best = max(own, key=lambda method: own[method])
             test = 100 * np.subtract(*(of(found, name, m) for m in (best, STACK)))
             yield (
-                f"- **{SETS[name]}**, where another is ahead: of the changes without gold labels, "
-                f"the best by nested accuracy is {best} ({own[best]:+.1f} nested, {test:+.1f} on "
-                "the test part)."
+                f"- **{SETS[name]}.** Another method is ahead there. Of the changes that need no "
+                f"gold labels, {best} has the best nested accuracy ({own[best]:+.1f} nested, "
+                f"{test:+.1f} on the test part)."
             )
 
 
@@ -794,17 +794,23 @@ def gain(found: Found, name: str, method: str) -> float:
 
 
 def what_adds(found: Found) -> str:
-    """Gains by other methods' strengths."""
+    """Say what other methods' strengths add to the stack, on average over the sets."""
 
-    def gained(name: str, method: str) -> str:
+    def gained(name: str, method: str) -> float:
         more = first_seeds(cells(found, name, method))
         held = {each["seed"] for each in more}
         own = [e for e in cells(found, name, STACK) if e["seed"] in held]
-        return f"{SETS[name]} {100 * (mean(more, 'accuracy') - mean(own, 'accuracy')):+.1f}"
+        return 100 * (mean(more, "accuracy") - mean(own, "accuracy"))
 
     names = {m: [n for n in ADDED_TO if first_seeds(cells(found, n, m))] for m in ADDED}
-    parts = {m: ", ".join(gained(n, m) for n in own) for m, own in names.items()}
-    return "; ".join(f"{method}: {told}" for method, told in parts.items() if told)
+    gains = {m: float(np.mean([gained(n, m) for n in own])) for m, own in names.items() if own}
+    told = listed(
+        [
+            f"{method} ({gains[method]:+.1f})"
+            for method in sorted(gains, key=gains.__getitem__, reverse=True)
+        ]
+    )
+    return f"Added to the stack, they change its accuracy by these points on average: {told}."
 
 
 def conclusions(found: Found, names: list[str]) -> dict[str, Any]:
