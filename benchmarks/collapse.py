@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 import manyhands as mh
+from benchmarks.bars import Row, dots
 from benchmarks.real_tables import LAST, ORDINAL, real
 from evidence.study import Study, grid
 from evidence.tables import Record, listing, table, where
@@ -179,6 +180,21 @@ def measure(set: str, n: int, seed: int, method: str, code: str) -> Record:
     return measure_family(set, n, seed, method, code)
 
 
+def drawing(records: list[Record]) -> str:
+    """Draw the accuracy beside few labels by people: gold, no gold, and without people."""
+    rows = []
+    for name, n in product(SETS, [n for n in GIVEN if n]):
+        each = {
+            "as gold of GoldCorrected": where(records, set=name, n=n, method="GoldCorrected"),
+            "DawidSkene": where(records, set=name, n=n, method="DawidSkene"),
+            "majority of the models": where(records, set=name, method="majority"),
+        }
+        now = {words: where(own, code="now") for words, own in each.items()}
+        means = {w: 100 * float(np.mean([r["accuracy"] for r in own])) for w, own in now.items()}
+        rows.append(Row(f"{name}, {n} labels by people", means))
+    return dots("Right labels of the items that no person labelled, in percent", rows)
+
+
 def page(records: list[Record]) -> dict[str, Any]:
     """Methods beside few labels of people; what is accepted of each table."""
 
@@ -213,7 +229,13 @@ def page(records: list[Record]) -> dict[str, Any]:
     }
 
 
-STUDY = Study(__file__, cells, measure, page)
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    page,
+    drawings=lambda records: {"collapse-accuracy.svg": drawing(records)},
+)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from benchmarks.bars import Row, dots
 from evidence.study import Study
 from evidence.tables import Record, listing, mean, spread, where
 from manyhands import CrowdStackingClassifier, MajorityVote
@@ -121,6 +122,18 @@ def cells() -> Iterator[Record]:
                 yield {"set": name, "features": kind, "seed": seed}
 
 
+def drawing(records: list[Record]) -> str:
+    """Draw the accuracy of both classifiers on all features."""
+    kinds = {"stack": "stack", "votes": "logistic regression on majority votes"}
+    rows = []
+    for name, encoders in ENCODERS.items():
+        for features in (SHIPPED[name], *encoders):
+            if own := where(records, set=name, features=features):
+                means = {words: 100 * mean(own, key) for key, words in kinds.items()}
+                rows.append(Row(f"{name}, {features}", means))
+    return dots("Accuracy on the test part, in percent", rows)
+
+
 def page(records: list[Record]) -> dict[str, Any]:
     """Both classifiers on all features of a set, the shipped ones first."""
 
@@ -142,7 +155,13 @@ def page(records: list[Record]) -> dict[str, Any]:
     return found
 
 
-STUDY = Study(__file__, cells, measure, page)
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    page,
+    drawings=lambda records: {"encoders-accuracy.svg": drawing(records)},
+)
 
 
 if __name__ == "__main__":

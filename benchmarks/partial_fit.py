@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from time import process_time
 from typing import Any
 
 import numpy as np
 
 import manyhands as mh
+from benchmarks.bars import Row, dots
 from evidence import load_data
 from evidence.study import Study, grid
 from evidence.tables import Record, spread, table, where
@@ -159,6 +161,19 @@ def row(method: str, own: list[Record], fits: Record) -> list[str]:
     ]  # fmt: skip
 
 
+def drawing(records: list[Record]) -> str:
+    """Draw the accuracy after the last piece, and of one fit on everything."""
+    rows = []
+    for name, method in product(SEEDS, METHODS):
+        if own := where(records, part="pieces", set=name, method=method):
+            means = {
+                "ten pieces": 100 * float(np.mean([r["daily"][-1] for r in own])),
+                "one fit": 100 * float(np.mean([r["whole"] for r in own])),
+            }
+            rows.append(Row(f"{method} on {name}", means))
+    return dots("Accuracy in percent", rows)
+
+
 def page(records: list[Record]) -> dict[str, Any]:
     """A table for each set; which cells differ by more than a point, and why EM is no quicker."""
     pieces, fits = (where(records, part=part) for part in ("pieces", "fits"))
@@ -187,7 +202,13 @@ def page(records: list[Record]) -> dict[str, Any]:
     }
 
 
-STUDY = Study(__file__, {p: partial(cells, p) for p in ("pieces", "fits")}, measure, page)
+STUDY = Study(
+    __file__,
+    {p: partial(cells, p) for p in ("pieces", "fits")},
+    measure,
+    page,
+    drawings=lambda records: {"partial_fit-accuracy.svg": drawing(records)},
+)
 
 
 if __name__ == "__main__":
