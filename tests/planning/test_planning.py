@@ -429,6 +429,7 @@ def test_exploring_gives_work_to_those_of_whom_little_is_known():
     planner = AnnotationPlanner(warm_up=0, explore=True, random_state=7).fit(A)
     assert list(planner.suggest(30)) == list(asked[-1])
     known, _ = beliefs_of(planner.aggregator_, planner.table_, None)
+    known = known.as_crowd(planner.is_unjudged_)
     batch = asked[-1]  # Gains are those of the mean matrices.
     ere = pairs_of(right_labels, known.posterior, known.confusion, known.power)
     np.testing.assert_allclose(batch.expected_gain, ere[batch.instances, batch.annotators])

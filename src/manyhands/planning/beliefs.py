@@ -55,6 +55,12 @@ SMOOTHING = ConfusionPrior("hierarchical", "auto", 0.7)
 """Prior of the confusion matrices that are counted against a posterior."""
 
 
+LEAST_ANNOTATIONS = 5
+"""Number of annotations that an annotator must have to be judged at all. With two to four, a model
+expects the apparent best fifth of annotators to be right in 95 to 98 % of cases, and their further
+answers are right in 88 to 91 % (114 annotators of 12 real tables)."""
+
+
 @dataclass(frozen=True, eq=False)
 class Beliefs:
     """What a model believes about the instances and the annotators of a table.
@@ -87,6 +93,11 @@ class Beliefs:
     def power(self) -> FloatArray:
         """Power with which each instance's next annotation counts, shape (n,); see the module."""
         return np.asarray(1.0 / (1.0 + self.n_annotators_of * self.rho))
+
+    def as_crowd(self, unjudged: BoolArray) -> Beliefs:
+        """Believe of some annotators, marked in shape (R,), what is believed of the crowd."""
+        confusion = np.where(unjudged[:, None, None], self.pooled, self.confusion)
+        return replace(self, confusion=confusion)
 
     def extended(self, n_instances: int, n_annotators: int) -> Beliefs:
         """Add new instances (with the class prior) and annotators (with the crowd's confusion)."""
@@ -145,6 +156,18 @@ def beliefs_of(model: Any, table: AnnotationTable, proba: Any = None) -> tuple[B
     if gold is not None:
         known = (gold >= 0)[rows_of_fitted(model, table, "model")]
     return joined_with(found, table, given, known)
+
+
+def are_unjudged(model: Any, table: AnnotationTable) -> BoolArray:
+    """Return which annotators have too few annotations to be judged, shape (R,).
+
+    Annotations of a model's history count, too.
+    """
+    n = table.annotations_per_annotator().astype(np.float64)
+    history = getattr(model, "_history", None)
+    if history is not None:
+        n = n + history.of(table.annotators).sum(axis=(1, 2))
+    return n < LEAST_ANNOTATIONS
 
 
 def joined_with(

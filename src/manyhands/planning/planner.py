@@ -24,7 +24,13 @@ from manyhands.inference.base import NON_NEGATIVE, POSITIVE, BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
 from manyhands.metrics import accuracy_of_labels
-from manyhands.planning.beliefs import beliefs_of, better_labels, drawn_confusions, of_pairs
+from manyhands.planning.beliefs import (
+    are_unjudged,
+    beliefs_of,
+    better_labels,
+    drawn_confusions,
+    of_pairs,
+)
 from manyhands.planning.choosing import ScoringRule, Suggestion, fill
 from manyhands.planning.pool import (
     Pool,
@@ -123,6 +129,9 @@ class AnnotationPlanner(BaseEstimator):
         Power b to which the classifier's probabilities were raised; 0 without a classifier.
     is_known_ : boolean array of shape (n_instances,)
         Instances whose class was given.
+    is_unjudged_ : boolean array of shape (n_annotators,)
+        Annotators with fewer than five annotations, too few to judge them. They are expected to be
+        as good as the crowd, as new annotators are.
     table_ : AnnotationTable
 
     Notes
@@ -222,7 +231,9 @@ class AnnotationPlanner(BaseEstimator):
                     warnings.simplefilter("ignore", NotIdentifiableWarning)
                 model.fit(table, gold=gold, random_gold=random_gold)
         with all_or_nothing(self):
-            self._beliefs, self.classifier_weight_ = beliefs_of(model, table, proba)
+            found, self.classifier_weight_ = beliefs_of(model, table, proba)
+            self.is_unjudged_ = are_unjudged(model, table)
+            self._beliefs = found.as_crowd(self.is_unjudged_)
             self._is_joined = proba is not None
             self._price = read_prices(self.cost, table.annotators)
             self.is_known_ = (

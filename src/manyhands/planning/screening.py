@@ -25,16 +25,16 @@ from manyhands.inference.shared_mistakes import annotators_are_judged
 from manyhands.metrics import AnnotatorReliability
 from manyhands.metrics.annotators import RightSums, reliability_of
 from manyhands.metrics.intervals import share_interval
-from manyhands.planning.beliefs import Beliefs, beliefs_of
+from manyhands.planning.beliefs import LEAST_ANNOTATIONS, Beliefs, beliefs_of
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manyhands.wording import SAMPLE_TELLS, percent
 
 LEVEL = 0.95
 """Level of the annotators' intervals, whose upper ends are compared with the crowd's median."""
 
-LEAST_ANNOTATIONS, LEAST_TESTED = 5, 10
-"""Numbers of annotations that an annotator must have to be judged at all, and to have answers,
-times and annotations of known class tested."""
+LEAST_TESTED = 10
+"""Number of annotations that an annotator must have to have answers, times and annotations of known
+class tested."""
 
 HURRIED = 1 / 3
 """An annotation counts as fast if it took less than this share of the crowd's median time."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from manyhands.planning import screening
+from manyhands.planning import beliefs, screening
 
 LIMITS: Final[dict[str, int]] = {
     "annotators": 200,
@@ -43,7 +43,7 @@ MATRIX_CELLS: Final = 9_000
 CELL_TEXT: Final = 80_000
 """Characters of the instances behind cells of annotators' matrices; later annotators show none."""
 
-FEW: Final = screening.LEAST_ANNOTATIONS
+FEW: Final = beliefs.LEAST_ANNOTATIONS
 """An annotator with fewer annotations than this is not judged: too few for a meaningful rate."""
 
 IMBALANCED: Final = 10.0
