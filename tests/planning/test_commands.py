@@ -1,7 +1,9 @@
 """`manyhands next`, `review`, `annotators` and `budget`."""
 
 import json
+import os
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,58 @@ def test_the_next_batch_as_a_table_and_as_json(pilot):
     assert f"go on: we suggest stopping {limit}" in one
     known = done_json("next", "A.csv", "-n", 20, "--known", "few.csv")
     assert min(row["task"] for row in known["pairs"]) >= 5
+
+
+@pytest.mark.parametrize("gold", [(), ("--gold", "gold.csv")])
+def test_next_says_how_many_of_its_items_have_accepted_labels(pilot, gold):
+    """It says so of the labels that `aggregate` accepts, and asks about them last."""
+    y, rng = np.arange(120) % 3, np.random.default_rng(0)
+    rows = [
+        (f"t{i}", f"w{r}", y[i] if rng.random() < 0.85 else rng.integers(3))
+        for i in range(120)
+        for r in rng.choice(8, 1 + i % 4, replace=False)
+    ]
+    write_csv(Path("A.csv"), [("task", "worker", "label"), *rows])
+    write_csv(Path("gold.csv"), [("task", "label"), *((f"t{i}", y[i]) for i in range(0, 120, 2))])
+    done("aggregate", "A.csv", *gold, "--out", "labels.csv")
+    header, *rows = read_rows(Path("labels.csv"))
+    task, action = header.index("task"), header.index("action")
+    accepted = {row[task] for row in rows if row[action] == "accept"}
+    shown = done("next", "A.csv", *gold, "-n", 110, "--load", 100, "--out", "batch.csv").stdout
+    asked = [row[0] for row in read_rows(Path("batch.csv"))[1:]]
+    n = len(accepted & {*asked})
+    assert 10 < n < 100
+    assert f"{n} of the 110 items have labels that are accepted already" in shown
+    assert f"-n {110 - n} leaves most of them out" in shown
+    fewer = done("next", "A.csv", *gold, "-n", 110 - n, "--load", 100, "--out", "batch.csv")
+    asked = [row[0] for row in read_rows(Path("batch.csv"))[1:]]
+    assert len(accepted & {*asked}) <= 0.1 * len(asked)
+    (told,) = re.findall(r"worth buying: manyhands (.*)", fewer.stdout)
+    assert "forecast" not in done(*shlex.split(told), "--runs", 1, "--step", 3).stderr
+
+
+def test_next_says_how_many_answers_show_how_good_somebody_is(pilot):
+    rows = read_rows(Path("A.csv"))
+    mine = [k for k, row in enumerate(rows) if row[1] == "w1"]
+    write_csv(Path("few.csv"), [row for k, row in enumerate(rows) if k not in mine[4:]])
+    write_csv(Path("w1.csv"), [("task", "worker"), *((i, "w1") for i in range(60))])
+    shown = " ".join(done("next", "few.csv", "-n", 5, "--pairs", "w1.csv").stdout.split())
+    told = "5 of these 5 annotations are for 1 annotator with fewer than 5 annotations so far"
+    assert f"{told}, too few to judge them: “w1”. They are expected to be as good as" in shown
+    shown = done("next", "A.csv", "-n", 5, "--pairs", "w1.csv").stdout
+    assert "too few to judge" not in shown
+
+
+@pytest.mark.parametrize("to", [(), ("--to", "label-studio")])
+def test_a_batch_that_replaces_an_earlier_file_says_so(pilot, to):
+    name = "batch.json" if to else "batch.csv"
+    first = done("next", "A.csv", "-n", 4, "--out", name, *to)
+    assert f"written: {name}\n" in first.stderr
+    os.utime(name, (86400 * 365, 86400 * 365))
+    again = done("next", "A.csv", "-n", 4, "--out", name, *to)
+    assert re.search(
+        rf"written: {name} \(it replaces the file of that name from 197\d-", again.stderr
+    )
 
 
 def test_pairs_that_leave_nothing_are_refused_on_the_command_line(pilot):

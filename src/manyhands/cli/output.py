@@ -8,6 +8,7 @@ import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -264,5 +265,17 @@ def write_columns(path: Path | None, columns: dict[str, list[Any]], keep_formula
     from manyhands.io.frames import write_table
 
     if path is not None:
-        write_table(path, columns, keep_formulas=keep_formulas)
+        with telling(path):
+            write_table(path, columns, keep_formulas=keep_formulas)
+
+
+@contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """Say that a file is written, and which earlier one it replaces."""
+    before = path.stat().st_mtime if path.is_file() else None
+    yield
+    if before is None:
         note(f"written: {path}")
+        return
+    when = f"{datetime.fromtimestamp(before):%Y-%m-%d %H:%M:%S}"
+    note(f"written: {path} (it replaces the file of that name from {when})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_format
 import shlex
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -37,13 +38,13 @@ from manyhands.cli.options import (
 )
 from manyhands.cli.output import (
     check_out,
-    note,
     print_columns,
     print_json,
     print_table,
     records_of,
     say,
     say_severities,
+    telling,
     write_columns,
 )
 from manyhands.cli.reading import FamilyReading, command_of
@@ -56,6 +57,7 @@ from manyhands.wording import (
     SAMPLE_TELLS,
     SEVERITY,
     counted,
+    listed,
     percent,
     percent_interval,
 )
@@ -523,6 +525,8 @@ def next_(
     print_columns(
         f"Next {'annotation' if len(batch) == 1 else f'{len(batch):,} annotations'}", columns
     )
+    for line in [*_of_unjudged(planner, batch), *_of_accepted(planner, batch, told.level)]:
+        say(line)
     gain = f"expected_gain: {gain_words(plan).told}"
     if gains is not None and min(gains, default=1.0) < 0.0005:
         gain += " (0.000: it changes no label alone, but tells most about an unsure one)"
@@ -535,6 +539,10 @@ def next_(
     if new_items is not None:
         say(told_of_new_items(new_items))
     say(answer)
+    if told.level is not None:
+        more = [] if known is None else [f"--known={path}" for path in known]
+        how_many = command_of("budget", tables, reading, *more)
+        say(f"How many annotations per item are worth buying: {how_many}")
     if judged:
         least = limit(plan)
         what = f"{least[0].lower()}{least[1:]} (--min-gain {min_gain:g})" if least else "no limit"
@@ -542,6 +550,50 @@ def next_(
         say(f"{'stop' if stopping.stop else 'go on'}: {why}")
         if stopping.stop and len(batch):
             say("the pairs above are the best ones to ask if you go on all the same")
+
+
+def _of_unjudged(planner: Any, batch: Any) -> Iterator[str]:
+    """Say how much of a batch is for annotators who cannot be judged yet."""
+    from manyhands.planning.beliefs import LEAST_ANNOTATIONS
+
+    unjudged = set(planner.table_.annotators[planner.is_unjudged_].tolist())
+    asked = [each for each in batch.annotators.tolist() if each in unjudged]
+    if asked:
+        who = list(dict.fromkeys(asked))
+        are = "is" if len(asked) == 1 else "are"
+        yield (
+            f"{len(asked):,} of these {counted(len(batch), 'annotation')} {are} for "
+            f"{counted(len(who), 'annotator')} with fewer than {LEAST_ANNOTATIONS} annotations so "
+            f"far, too few to judge them: {listed(who, len(who))}. They are expected to be as good "
+            "as the crowd; their answers will show how good they are."
+        )
+
+
+def _of_accepted(planner: Any, batch: Any, level: Any) -> Iterator[str]:
+    """Say how many items of a batch have labels that `aggregate` accepts, of the same level."""
+    import numpy as np
+
+    from manyhands.io import consensus
+    from manyhands.metrics.certainty import certainty_of
+
+    table, known, posterior = planner.table_, planner.is_known_, planner.posterior_
+    place = {value: code for code, value in enumerate(table.classes.tolist())}
+    codes = np.array([place.get(each, -1) for each in planner.labels_.tolist()])
+    certainty = certainty_of(table, level, posterior, codes, known)
+    found = consensus(
+        table,
+        posterior,
+        planner.labels_,
+        known=known,
+        identified=getattr(planner.aggregator_, "identified_", None),
+        probability=certainty.of_labels(posterior, codes, known),
+    )
+    accepted = set(table.instances[found.actions == "accept"].tolist())
+    again, n = sum(each in accepted for each in batch.instances.tolist()), len(batch)
+    if again:
+        some = "item has a label that is" if again == 1 else "items have labels that are"
+        fewer = f", and -n {n - again} leaves most of them out" if again < n else ""
+        yield f"{again:,} of the {n:,} {some} accepted already{fewer}."
 
 
 _OF_AUDITS = (
@@ -646,8 +698,8 @@ def _write_tasks(path: Path, to: str, columns: dict[str, list[Any]], export: Any
         assigned(row["task"], row["worker"], row["expected_gain"], items)
         for row in records_of(columns)
     ]
-    write_atomically(path, json_format.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
-    note(f"written: {path}")
+    with telling(path):
+        write_atomically(path, json_format.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
 
 
 @reported
