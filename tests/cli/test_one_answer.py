@@ -156,6 +156,31 @@ def test_an_audit_of_next_is_a_sample():
     assert audited["level"]["low"] == pytest.approx(stopping["low"])
 
 
+def test_gold_of_the_most_doubtful_labels_measures_nothing():
+    """Unless a file says that it was drawn at random, whatever the rank test finds then."""
+    truth = dict(read_rows(Path("gold.csv"))[1:])
+    done("aggregate", "A.csv", "--out", "labels")
+    done("review", "A.csv", "-n", 20, "--out", "queue.csv")
+    doubtful = [row[0] for row in read_rows(Path("queue.csv"))[1:]]
+    own = done_json("aggregate", "A.csv")["level"]
+    for said, source in (("", "model"), ("random", None)):
+        rows = [(task, truth[task], said) for task in doubtful]
+        write_csv(Path("doubtful.csv"), [("task", "label", "chosen"), *rows])
+        for command, option, name in (
+            ("next", "--audit", "checked"),
+            ("budget", "--audit", "checked"),
+            ("aggregate", "--gold", "gold"),
+        ):
+            more = ["--runs", 1, "--budget", 6] if command == "budget" else []
+            found = run(command, "A.csv", option, "doubtful.csv", *more, "--json")
+            level, told = json.loads(found.stdout)["level"], " ".join(found.stderr.split())
+            assert level["source"] == (source or {"checked": "sample", "gold": "gold"}[name])
+            left_out = f"20 {name} labels are of items that are more in doubt than the others"
+            assert told.count(left_out) == (not said), told
+            if not said:
+                assert level["value"] == pytest.approx(own["value"], abs=0.02)
+
+
 def test_checks_whose_choice_is_not_said_are_asked_about():
     """The advice is followed as printed: then the same labels correct and measure."""
     rows = [row[:2] for row in read_rows(Path("sample.csv"))]

@@ -1,6 +1,7 @@
 """What a person is told of the share of right labels: its source, its interval, and the truth."""
 
 import json
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -249,3 +250,54 @@ def test_gold_labels_that_are_all_right_do_not_measure_certainty():
     level = accuracy_of_labels(table, y, gold=gold)
     assert level.value == pytest.approx(30.5 / 31)
     assert level.low == pytest.approx(0.025 ** (1 / 30))
+
+
+# -- gold that was chosen by its doubt -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[(400, 3, 2), (300, 5, 4)], ids=["pairs", "classes"])
+def crowded(request):
+    n, k, n_classes = request.param
+    y = np.random.default_rng(k).integers(0, n_classes, n)
+    options = {"noise": "uniform", "noise_strength": (0.1, 0.4), "random_state": k}
+    table = make_crowd(y, n_annotators=12, annotations_per_instance=k, **options)
+    return table, y, DawidSkene().fit(table)
+
+
+def level_on(crowded, rows, kind="gold", **options):
+    """The level on known labels of some rows, and how many warnings leave them out."""
+    table, y, model = crowded
+    known = np.full(len(y), None, dtype=object)
+    known[rows] = y[rows]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        given = {kind: known, **options}
+        level = accuracy_of_labels(table, model.labels_, model.posterior_, **given)
+    return level, [str(each.message) for each in caught]
+
+
+@pytest.mark.parametrize("kind", ["gold", "sample"])
+@pytest.mark.parametrize("n", [10, 30, 100])
+def test_labels_that_were_chosen_by_their_doubt_do_not_measure(crowded, n, kind):
+    """Thirty of the most doubtful labels told 35 % (15 to 48 %), "checked at random", of 94 %."""
+    table, y, model = crowded
+    order = np.argsort(model.posterior_.max(axis=1), kind="stable")
+    plain = accuracy_of_labels(table, model.labels_, model.posterior_)
+    name = "gold" if kind == "gold" else "checked"
+    for rows, more in ((order[:n], "more"), (order[-n:], "less")):
+        level, told = level_on(crowded, rows, kind)
+        assert level == plain
+        assert len(told) == 1
+        assert told[0].startswith(f"{n} {name} labels are of items that are {more} in doubt than")
+    random = np.isin(np.arange(len(y)), order[:n])
+    level, told = level_on(crowded, order[:n], kind, random=random)
+    assert level.source == kind
+    assert not told
+
+
+@pytest.mark.parametrize("n", [10, 30, 100])
+def test_random_labels_measure(crowded, n):
+    rng = np.random.default_rng(n)
+    found = [level_on(crowded, rng.choice(len(crowded[1]), n, replace=False)) for _ in range(200)]
+    assert sum(bool(told) for _, told in found) <= 7  # Two are expected; eight have p = .001.
+    assert all((level.source == "gold") != bool(told) for level, told in found)

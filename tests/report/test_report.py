@@ -297,10 +297,11 @@ def test_gold_section(full):
     expected = np.mean(found.labels_[annotated] == gold[annotated])
     assert rows["DawidSkene"]["accuracy"] == pytest.approx(expected)
     assert 0 <= rows["DawidSkene"]["ece"] <= 1
-    known = np.where(np.arange(len(gold)) < 50, gold.astype(object), None)
+    few = np.arange(len(gold)) % 4 == 0
+    known = np.where(few, gold.astype(object), None)
     part = summarize(table, gold=known)["gold"]
     assert part["n"] + part["n_without"] == annotated.sum()
-    assert part["n"] == annotated[:50].sum()
+    assert part["n"] == annotated[few].sum()
     assert summarize(table, gold=[None] * len(table))["gold"] is None
 
 

@@ -383,8 +383,20 @@ def read_gold_of_fit(
     return {"gold": values[rows.codes], "random_gold": rows.random}
 
 
-def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str) -> Any:
-    """Return a file's labels as class values of the table's instances, None where unknown."""
+class Checked(NamedTuple):
+    """Labels that measure others: class values of the table's instances, None where unknown.
+
+    ``random`` masks the instances that were drawn at random, if the file says it.
+    """
+
+    values: Any
+    random: Any
+
+
+def read_checked(
+    path: Path | None, table: Any, options: dict[str, Any], name: str
+) -> Checked | None:
+    """Read the labels of --gold or --audit that measure others; None without a file."""
     import numpy as np
 
     from manyhands.jobs.gold import match_gold
@@ -395,7 +407,7 @@ def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str
     values = np.array([*table.classes.tolist(), None], dtype=object)
     rows = match_gold(gold, table)
     rows.note_queue()
-    return values[rows.measuring]
+    return Checked(values[rows.measuring], rows.random)
 
 
 def read_columns(path: Path, *names: str, options: dict[str, Any]) -> list[list[Any]]:

@@ -280,7 +280,7 @@ class Model:
         posterior[rows] = self._saved[rows]  # As it was before anybody looked.
         calibrated = is_calibrated(self._summary)
         more: dict[str, Any] = {"fitted": aggregator, "audit": audit, "is_calibrated": calibrated}
-        more["identified"] = aggregator.identified_
+        more |= {"identified": aggregator.identified_, "random": audit >= 0}
         return tell_labels(self._table, None, self.codes(posterior), posterior, **more)
 
     def codes(self, posterior: FloatArray) -> IntArray:

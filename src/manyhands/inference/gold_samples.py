@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.stats import mannwhitneyu
@@ -159,11 +159,31 @@ def sample_of(
     if not rest.n_instances:
         return GoldSample("random", rows)  # All annotated instances have gold.
     doubt = doubts()
+    found = compare_doubts(doubt(given.select(np.flatnonzero(is_annotated))), doubt(rest))
+    return GoldSample("chosen" if found.p_value < LEVEL else "random", rows, *found)
+
+
+class RankTest(NamedTuple):
+    """Result of `compare_doubts`."""
+
+    p_value: float
+    are_doubtful: bool
+
+
+def compare_doubts(mine: FloatArray, others: FloatArray) -> RankTest:
+    """Test by ranks whether some instances are more, or less, in doubt than the others.
+
+    Parameters
+    ----------
+    mine, others : arrays
+        Doubt of each instance.
+
+    Returns
+    -------
+    RankTest
+        ``p_value``, two-sided, and whether the first instances are the more doubtful ones.
+    """
     # Rounding makes the doubts of instances with equal answers equal again.
-    mine, theirs = (
-        np.round(doubt(part), 9) for part in (given.select(np.flatnonzero(is_annotated)), rest)
-    )
-    found: Any = mannwhitneyu(mine, theirs, method="asymptotic")
+    found: Any = mannwhitneyu(np.round(mine, 9), np.round(others, 9), method="asymptotic")
     p_value = float(np.nan_to_num(found.pvalue, nan=1.0))  # NaN if all doubts are equal.
-    more = bool(found.statistic > len(mine) * len(theirs) / 2)
-    return GoldSample("chosen" if p_value < LEVEL else "random", rows, p_value, more)
+    return RankTest(p_value, bool(found.statistic > len(mine) * len(others) / 2))

@@ -23,7 +23,12 @@ from manyhands.inference.votes import is_vast, votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.shown import Shown, shown_of
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
-from manyhands.jobs.gold import match_gold, note_unused_gold, warn_of_gold_that_is_known
+from manyhands.jobs.gold import (
+    GoldRows,
+    match_gold,
+    note_unused_gold,
+    warn_of_gold_that_is_known,
+)
 from manyhands.jobs.outputs import (
     files_with_more,
     keep_labels,
@@ -36,7 +41,6 @@ from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.headline import tell_labels
 from manyhands.scale.store import AnnotationStore
-from manyhands.typing import AnyArray, IntArray
 from manyhands.wording import SCORES
 
 MEASURED = ("accuracy", "macro_f1", "minority_recall", "ece", "within_one", "mae", "qwk", "rps")
@@ -229,17 +233,19 @@ def _concluded(
         random_state=aggregator.random_state,
     )
     is_known = aggregator.is_known_
-    metrics, truth, measuring = None, None, None
+    metrics, matched = None, None
+    measured: dict[str, Any] = {}
     if gold is not None:
         matched = match_gold(gold, table)
         matched.note_queue()
-        truth, measuring = matched.codes, matched.measuring
+        truth = matched.codes
+        measured = {"gold": matched.measuring, "random": matched.random}
         annotated = table.annotations_per_instance() > 0
         warn_of_gold_that_is_known(truth, is_known)
         rows = np.flatnonzero((truth >= 0) & annotated & ~is_known)
         metrics = measure(table, posterior, codes, truth, rows)
     decided = aggregator.identified_
-    told = tell_labels(table, aggregator, codes, posterior, gold=measuring)
+    told = tell_labels(table, aggregator, codes, posterior, **measured)
     if not aggregator.traits.compares_annotators:  # Others have said it in their fit.
         warn_of_unidentified(aggregator._unidentified(votes_of(table, aggregator._gold)))
     certainty = certainty_of(table, told.level, posterior, codes, is_known)
@@ -252,10 +258,7 @@ def _concluded(
         name = type(aggregator).__name__
         files = [write_consensus(place, found, method=name, **options)]
     elif place is not None:
-        best = None if truth is None else values[truth]
-        files = _write_folder(
-            place, found, aggregator, best, measuring, title, named=named, **options
-        )
+        files = _write_folder(place, found, aggregator, matched, title, named=named, **options)
     return {
         "method": type(aggregator).__name__,
         "n_instances": table.n_instances,
@@ -310,8 +313,7 @@ def _write_folder(
     folder: Path,
     found: Consensus,
     aggregator: BaseAggregator,
-    gold: AnyArray | None,
-    measuring: IntArray | None,
+    matched: GoldRows | None,
     title: str | None,
     *,
     to: str,
@@ -327,8 +329,12 @@ def _write_folder(
     if decided.all() and (found.codes != best_of(found.posterior, table)).any():
         given = {"labels": found.labels, "posterior": found.posterior}
     given |= times_of(export, table)
-    inputs = read_inputs(table, aggregator, gold=gold, **given)
-    inputs = replace(inputs, measuring=measuring)
+    if matched is not None:
+        values = np.array([*table.classes.tolist(), None], dtype=object)
+        given["gold"] = values[matched.codes]
+    inputs = read_inputs(table, aggregator, **given)
+    if matched is not None:
+        inputs = replace(inputs, measuring=matched.measuring, random_gold=matched.random)
     summary, profiles = summarize_inputs(inputs, title=title, actions=found.count_actions())
     note_unused_gold(summary, export)
     shown = shown or shown_of(export)

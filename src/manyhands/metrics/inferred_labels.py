@@ -27,6 +27,7 @@ def level_of_labels(
     *,
     gold: IntArray | None = None,
     audit: IntArray | None = None,
+    random: BoolArray | None = None,
     fitted: Any = None,
     identified: BoolArray | None = None,
     is_calibrated: bool | None = None,
@@ -56,6 +57,9 @@ def level_of_labels(
     audit : integer array of shape (n_instances,), optional
         True classes of randomly drawn instances that people checked and that the model was not
         given, -1 elsewhere.
+    random : boolean array of shape (n_instances,), optional
+        Instances of ``gold`` and ``audit`` that are known to be drawn at random; the others are
+        left out if a rank test finds that they were not.
     fitted : aggregator, optional
         Its ``is_known_`` marks labels that were given.
     identified : boolean array of shape (n_instances,), optional
@@ -76,6 +80,9 @@ def level_of_labels(
         is_calibrated = getattr(model, "_knows_its_accuracy", False)
     values = np.array([*table.classes.tolist(), None], dtype=object)
     codes, posterior, sample = _sample(model, table, codes, posterior)
+    drawn = np.zeros(table.n_instances, dtype=bool) if random is None else random
+    if sample is not None:  # Its own rank test was made in the fit.
+        drawn = drawn | (sample >= 0)
     if audit is not None:
         sample = audit if sample is None else np.where(audit < 0, sample, audit)
     known = known_of(table, model if fitted is None else fitted)
@@ -90,6 +97,7 @@ def level_of_labels(
         "gold": None if gold is None else values[gold],
         "sample": None if sample is None else values[sample],
         "known": known,
+        "random": drawn,
     }
     alike = suspected(table) if alike is None else alike
     measured["independent"] = not alike.any()

@@ -18,10 +18,12 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import missing_mask
 from manyhands.annotations.groups import can_be_judged, units_per_instance
 from manyhands.decision.labels import as_posterior
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.inference.gold_samples import LEVEL, compare_doubts
 from manyhands.metrics.accuracy_estimate import estimate_accuracy
 from manyhands.metrics.sample_levels import LEAST_GOLD, Level, level_of_gold, level_of_sample
 from manyhands.typing import BoolArray, FloatArray
+from manyhands.wording import N_RANDOM
 
 __all__ = ["Level", "accuracy_of_labels", "accuracy_on_new_items"]
 
@@ -60,6 +62,7 @@ def accuracy_of_labels(
     gold: Any = None,
     sample: Any = None,
     known: Any = None,
+    random: Any = None,
 ) -> Level | None:
     r"""Return the share of a table's labels that are right, from the best source there is.
 
@@ -94,6 +97,10 @@ def accuracy_of_labels(
         Instances whose labels were given to the method that inferred the others. These labels are
         right anyway and measure nothing, so gold labels and the expectation leave them out. A
         random sample may be known.
+    random : boolean array of shape (n_instances,), optional
+        Instances that are known to be drawn at random. Other gold and sampled labels are compared
+        with the rest by a rank test. If ``posterior`` is more, or less, in doubt about them (p <
+        .01), they are left out, because the share that they show is too low, or too high.
 
     Returns
     -------
@@ -109,6 +116,11 @@ def accuracy_of_labels(
     AnnotationError
         If an argument does not have one row per instance.
 
+    Warns
+    -----
+    UserWarning
+        If gold or sampled labels are left out, because they were not drawn at random.
+
     Examples
     --------
     >>> import numpy as np
@@ -120,7 +132,8 @@ def accuracy_of_labels(
     >>> level.source, bool(level.low < np.mean(model.labels_ == y) < level.high)
     ('model', True)
     """
-    return level_from_sources(table, labels, posterior, gold=gold, sample=sample, known=known)
+    given = {"gold": gold, "sample": sample, "known": known, "random": random}
+    return level_from_sources(table, labels, posterior, **given)
 
 
 def level_from_sources(
@@ -131,6 +144,7 @@ def level_from_sources(
     gold: Any = None,
     sample: Any = None,
     known: Any = None,
+    random: Any = None,
     independent: bool = True,
 ) -> Level | None:
     """Return the level as `accuracy_of_labels` does, which describes the parameters.
@@ -140,23 +154,47 @@ def level_from_sources(
     """
     given = _values(table, labels, "labels")
     annotated = (table.annotations_per_instance() > 0) & ~missing_mask(given)
-    marked = None if known is None else _mask(table, known)
+    marked = None if known is None else _mask(table, known, "known")
     free = annotated if marked is None else annotated & ~marked
     proba = None if posterior is None else _probabilities(table, posterior)
     expected = None if proba is None else _of_labels(table, given, proba)
     level = None if expected is None else _of_model(table, expected, annotated, free, marked)
     model_level = level.value if level is not None and independent else None
+    drawn = np.zeros_like(free) if random is None else _mask(table, random, "random")
     if gold is not None:
         true, has = _truth(table, gold, "gold")
-        has &= free
+        has = _resembling(has & free, drawn, free, proba, "gold")
         if has.sum() >= LEAST_GOLD:
             return level_of_gold(given[has] == true[has], "gold", model_level)
     if sample is not None:
         true, has = _truth(table, sample, "sample")
-        has &= annotated
+        has = _resembling(has & annotated, drawn, free, proba, "checked")
         if has.sum() >= LEAST_GOLD:
             return level_of_sample(given == true, has, expected, free, model_level)
     return level
+
+
+def _resembling(
+    has: BoolArray, drawn: BoolArray, free: BoolArray, proba: FloatArray | None, kind: str
+) -> BoolArray:
+    """Leave out labels that a rank test finds to be chosen by their doubt, with a warning."""
+    asked, others = has & ~drawn, free & ~has
+    if proba is None or has.sum() < LEAST_GOLD or not asked.any() or not others.any():
+        return has
+    doubt = 1.0 - proba.max(axis=1)
+    found = compare_doubts(doubt[asked], doubt[others])
+    if found.p_value >= LEVEL:
+        return has
+    n = int(asked.sum())
+    which = f"{n:,} {kind} labels are" if n > 1 else f"1 {kind} label is"
+    more, wrong = ("more", "more frequent") if found.are_doubtful else ("less", "rarer")
+    warn_caller(
+        f"{which} of items that are {more} in doubt than the others (rank test, p = "
+        f"{found.p_value:.2g}), so they were not drawn at random. They are left out of the share "
+        f"of right labels, because wrong labels are {wrong} among them. To measure this share, "
+        f"check {N_RANDOM} labels drawn at random"
+    )
+    return has & drawn
 
 
 def _of_model(
@@ -336,8 +374,8 @@ def _refuse_strangers(values: Any, classes: list[Any], argument: str) -> None:
         )
 
 
-def _mask(table: AnnotationTable, known: Any) -> BoolArray:
-    return _values(table, known, "known").astype(bool)
+def _mask(table: AnnotationTable, given: Any, argument: str) -> BoolArray:
+    return _values(table, given, argument).astype(bool)
 
 
 def _probabilities(table: AnnotationTable, posterior: Any) -> FloatArray:

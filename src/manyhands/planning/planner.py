@@ -22,7 +22,7 @@ from manyhands.exceptions import (
 )
 from manyhands.inference.base import NON_NEGATIVE, POSITIVE, BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
-from manyhands.inference.inputs import gold_codes
+from manyhands.inference.inputs import drawn_at_random, gold_codes
 from manyhands.metrics import accuracy_of_labels
 from manyhands.planning.beliefs import (
     are_unjudged,
@@ -295,7 +295,13 @@ class AnnotationPlanner(BaseEstimator):
         return self._full(self._batch(self._pool(pairs), checked_size(n), one=True), n)
 
     def stopping(
-        self, min_gain: float = 0.02, audit: Any = None, *, n: int | None = None, pairs: Any = None
+        self,
+        min_gain: float = 0.02,
+        audit: Any = None,
+        *,
+        random_audit: Any = None,
+        n: int | None = None,
+        pairs: Any = None,
     ) -> Stopping:
         """Return whether the next batch is worth its price, and how good the labels are.
 
@@ -305,7 +311,10 @@ class AnnotationPlanner(BaseEstimator):
             Gain per annotation below which to stop: right labels or, for classes in order, grades.
         audit : dict {instance id: class} or array-like as in ``gold``, optional
             Checked labels of **randomly drawn** instances (not only of doubtful ones) that were not
-            given to `fit` as gold. They measure the accuracy, with an interval.
+            given to `fit` as gold. They measure the accuracy, with an interval. If a rank test
+            finds that they were not drawn at random, a warning says so, and they do not.
+        random_audit : sequence of instance ids, or boolean array of shape (n_instances,), optional
+            Audited instances that are known to be drawn at random; they are not tested.
         n : int, optional
             Size of the next batch; default: a tenth of the instances.
         pairs : as in `suggest`
@@ -320,7 +329,7 @@ class AnnotationPlanner(BaseEstimator):
             If ``audit`` or ``pairs`` is unusable, or an audited label was known to `fit`.
         """
         check_is_fitted(self, "posterior_")
-        level = self._audited(audit)
+        level = self._audited(audit, random_audit)
         expected = float(self.posterior_.max(axis=1).mean())
         n = max(1, self.table_.n_instances // 10) if n is None else checked_size(n)
         pairs = kept_pairs(pairs)
@@ -406,7 +415,7 @@ class AnnotationPlanner(BaseEstimator):
         activity[: len(given)] = np.maximum(given, 1)
         return activity
 
-    def _audited(self, audit: Any) -> tuple[Any, ...]:
+    def _audited(self, audit: Any, drawn: Any) -> tuple[Any, ...]:
         """Return the accuracy on audited labels with its interval, and their number."""
         if audit is None:
             return None, None, None, 0
@@ -424,7 +433,12 @@ class AnnotationPlanner(BaseEstimator):
             )
         values = np.array([*self.table_.classes.tolist(), None], dtype=object)
         level = accuracy_of_labels(
-            self.table_, self.labels_, self.posterior_, sample=values[codes], known=self.is_known_
+            self.table_,
+            self.labels_,
+            self.posterior_,
+            sample=values[codes],
+            known=self.is_known_,
+            random=None if drawn is None else drawn_at_random(drawn, self.table_),
         )
         if level is None or level.source != "sample":
             return None, None, None, len(rows)

@@ -58,7 +58,8 @@ class Inputs:
     ``table`` holds the observed annotations without weights; ``whole`` is the table as given.
     ``seconds`` and ``ended`` are those of the observed annotations; None if nothing is known.
     ``given`` is a fitted model that says which labels were given, where no model here does.
-    ``measuring`` is the gold that measures how many labels are right, if some of it does not.
+    ``measuring`` is the gold that measures how many labels are right, if some of it does not;
+    ``random_gold`` masks the instances whose gold is known to be drawn at random.
     """
 
     whole: AnnotationTable
@@ -73,6 +74,7 @@ class Inputs:
     ended: FloatArray | None = None
     given: Any = None
     measuring: IntArray | None = None
+    random_gold: BoolArray | None = None
 
     @property
     def level_gold(self) -> IntArray | None:
@@ -145,6 +147,7 @@ class Inputs:
             inferred.codes,
             inferred.posterior if is_own else None,
             gold=self.level_gold,
+            random=self.random_gold,
             fitted=self.aggregator,
             identified=self.identified,
         )

@@ -17,10 +17,10 @@ from manyhands.cli.errors import reported
 from manyhands.cli.inputs import (
     TrainingInputs,
     one_or_all,
+    read_checked,
     read_columns,
     read_gold_of_fit,
     read_gold_option,
-    read_known,
     read_known_option,
     read_planned,
 )
@@ -450,7 +450,7 @@ def next_(
         read, known_labels = read._replace(table=table), {"model": found.basis.model}
         if found.gold:
             known_labels["gold"] = [found.gold.get(each) for each in table.instances.tolist()]
-    checked = read_known(audit, read.table, options, "--audit")
+    checked = read_checked(audit, read.table, options, "--audit")
     _refuse_both(read.table, known_labels, checked)
     if warm_up is None:
         warm_up = WARM_UP if found is None else warm_up_of(found.inputs)
@@ -476,8 +476,9 @@ def next_(
             n = next_size(read.table)
             warnings.filterwarnings("ignore", r"only [\d,]+ of [\d,]+ pairs? can be asked")
         batch = planner.suggest(n, may)
-    stopping = planner.stopping(min_gain, checked, n=n, pairs=may)
-    truth = read_known(gold, read.table, options, "--gold")
+    measured = {} if checked is None else {"audit": checked.values, "random_audit": checked.random}
+    stopping = planner.stopping(min_gain, **measured, n=n, pairs=may)
+    truth = read_checked(gold, read.table, options, "--gold")
     told = _told(planner, found, gold=truth, audit=checked)
     new_items = None
     if read.proba is not None:
@@ -534,7 +535,7 @@ def next_(
     score = f"score: the pairs are ordered by {SCORE_OF_PAIRS[criterion]}, the highest first"
     say(f"{'' if gains is None else gain}{score}")
     say(told.headline)
-    if audit is not None:
+    if told.level is not None and told.level.source == "sample" and audit is not None:
         say(_OF_AUDITS)
     if new_items is not None:
         say(told_of_new_items(new_items))
@@ -606,7 +607,7 @@ def _refuse_both(table: Any, known: dict[str, Any], checked: Any) -> None:
     """Refuse an audit of labels that are given as known."""
     if checked is None or "gold" not in known:
         return
-    rows = zip(table.instances.tolist(), known["gold"], checked, strict=True)
+    rows = zip(table.instances.tolist(), known["gold"], checked.values, strict=True)
     for instance, given, audited in rows:
         if given is not None and audited is not None:
             raise AnnotationError(
@@ -618,7 +619,7 @@ def _refuse_both(table: Any, known: dict[str, Any], checked: Any) -> None:
 
 
 def _told(planner: Any, found: Any = None, **measured: Any) -> Any:
-    """Tell how good the labels of a fitted planner are; what measures are class values, or None.
+    """Tell how good the labels of a fitted planner are; what measures is `Checked`, or None.
 
     ``found`` has the figures of the folder that it plans with, if it does.
     """
@@ -630,9 +631,11 @@ def _told(planner: Any, found: Any = None, **measured: Any) -> Any:
     codes = {value: code for code, value in enumerate(table.classes.tolist())}
 
     def coded(values: Any) -> Any:
-        return None if values is None else np.array([codes.get(each, -1) for each in values])
+        return np.array([codes.get(each, -1) for each in values])
 
-    given = {name: coded(values) for name, values in measured.items()}
+    given = {name: each and coded(each.values) for name, each in measured.items()}
+    drawn = [each.random for each in measured.values() if each and each.random is not None]
+    given["random"] = np.any(drawn, axis=0) if drawn else None
     if found is not None:
         if given["audit"] is None:
             return found.told
@@ -846,9 +849,9 @@ def annotators(
     if teach is not None:
         _sheet(model, table, teach, json)
         return
-    truth = read_known(gold, table, options, "--gold")
+    truth = read_checked(gold, table, options, "--gold")
     judged = annotators_are_judged(table, model.is_known_)
-    lists = profile_annotators(table, model, export, gold=truth, joined=False)
+    lists = profile_annotators(table, model, export, gold=truth and truth.values, joined=False)
     columns = lists | {name: ["; ".join(each) for each in lists[name]] for name in LISTS}
     write_columns(out, columns, keep_formulas)
     if json:
@@ -974,9 +977,9 @@ def budget(
     read, options = _read("budget", tables, reading)
     table = read.table
     planner = AnnotationPlanner(criterion=criterion.value, load=load)
-    truth = read_known(gold, table, options, "--gold")
+    truth = read_checked(gold, table, options, "--gold")
     known_labels = read_gold_of_fit(known, table, options)
-    checked = read_known(audit, table, options, "--audit")
+    checked = read_checked(audit, table, options, "--audit")
     _refuse_both(table, known_labels, checked)
     now = clone(planner).set_params(random_state=seed).fit(table, **known_labels)
     told = _told(now, gold=truth, audit=checked)
@@ -989,7 +992,7 @@ def budget(
     if truth is None:
         found = forecast(table, planner, budget, level=told.level.value, **known_labels, **more)
     else:
-        found = replay(table, truth, planner, budget, **more)
+        found = replay(table, truth.values, planner, budget, **more)
     columns = found.to_columns()
     if truth is None:
         gains = [share - told.level.value for share in columns["accuracy"]]
@@ -1039,6 +1042,6 @@ def budget(
                 "annotated everything; only new annotators can give more"
             )
     say(f"As it is: {told.headline}")
-    if audit is not None:
+    if told.level is not None and told.level.source == "sample" and audit is not None:
         say(_OF_AUDITS)
     say(answer)
