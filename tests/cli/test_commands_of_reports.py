@@ -165,6 +165,24 @@ def test_the_command_of_the_next_batch_plans_what_the_report_lists(way, known, h
     assert told["enough"] == enough(plan)
     assert told["headline"] == headline(summary)
     assert len(read_rows(Path("batch.csv"))) == len(pairs) + 1
+    _check_review(summary["review"])
+
+
+def _check_review(section):
+    """Check that the command beside a report's list of labels writes the same list."""
+    words = next(words for words in printed("my folder/report.html") if words[1] == "review")
+    told = done_json(*words[1:], "--json")
+    listed = section["labels"]["rows"]
+    assert len(listed) > 5
+    pairs = [(row["task"], row["label"]) for row in told["queue"]]
+    assert pairs[: len(listed)] == [(row["id"], row["label"]) for row in listed]
+    scores = [row["probability_wrong"] for row in told["queue"]]
+    assert scores[: len(listed)] == pytest.approx([row["score"] for row in listed], abs=1e-6)
+    assert told["labels_of"] == section["source"]
+    assert pd.read_csv("review.csv")["task"].tolist() == [row["task"] for row in told["queue"]]
+    known = set(pd.read_csv("known.csv")["task"]) if "--known" in words else set()
+    drawn = done_json(*words[1:-2], "--random", "20", "--json")["queue"]
+    assert not known & {row["task"] for row in drawn}
 
 
 def test_a_plan_with_a_folder_says_what_does_not_fit(home):
@@ -180,6 +198,10 @@ def test_a_plan_with_a_folder_says_what_does_not_fit(home):
     other.to_csv("other.csv", index=False)
     refused = run("next", "other.csv", *COLUMNS, "--model", "labels")
     assert "give the annotations from which these labels were made" in refused.stderr
+    refused = run("review", *reading, "labels", "--texts", "answer")
+    assert "give one of them" in refused.stderr
+    refused = run("review", *reading[:-1], "--gold", "labels/labels.csv")
+    assert "--gold goes with --model" in refused.stderr
     sure = done_json("next", *reading, "labels", "--known", "labels/labels.csv")
     assert sure == done_json("next", *reading, "labels")
 

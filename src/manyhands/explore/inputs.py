@@ -28,6 +28,7 @@ from manyhands.io.annotations import read_items, read_shown, read_with_account
 from manyhands.io.consensus_labels import Consensus, read_consensus
 from manyhands.io.consensus_sets import SetConsensus, read_set_consensus, set_consensus
 from manyhands.io.corrections import Journal, Standing, matched, open_journal
+from manyhands.io.csv_files import DECIMALS
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
 from manyhands.io.gold import GoldFile, join_gold
@@ -39,6 +40,7 @@ from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
 from manyhands.metrics import Level
 from manyhands.metrics.set_levels import levels_of_sets, told_of_cells
 from manyhands.models import load
+from manyhands.report.planning import basis_of
 from manyhands.report.sections import SETS
 from manyhands.report.summary import UNTITLED
 from manyhands.typing import FloatArray
@@ -223,7 +225,22 @@ def figures_in(
     rows = match_gold(_joined(_known_of(own), folder, known), table)
     for note in model.notes:
         warn_caller(note)
-    return table, compute(table, model, training_codes(rows, aside), 0, rows.random)
+    figures = compute(table, model, training_codes(rows, aside), 0, rows.random)
+    return table, _with_labels_of(found, figures)
+
+
+def _with_labels_of(found: Consensus, figures: Figures) -> Figures:
+    """Return figures that plan with the labels of a folder, which another rule may have decided.
+
+    Where labels that are known since have changed the probabilities, those of the figures stay.
+    """
+    inferred = figures.inputs.inferred
+    if inferred is None:
+        return figures
+    same = np.abs(figures.posterior - found.posterior).max(axis=1) < 10.0**-DECIMALS
+    codes = np.where(same, found.codes, inferred.codes)
+    inputs = replace(figures.inputs, inferred=replace(inferred, codes=codes))
+    return replace(figures, inputs=inputs, basis=basis_of(inputs, figures.gold))
 
 
 def _known_of(found: Consensus) -> GoldFile:

@@ -10,6 +10,7 @@ import numpy as np
 from manyhands.codes import ActionCode
 from manyhands.decision.labels import best_of
 from manyhands.io.consensus_labels import REVIEW_RULE
+from manyhands.metrics import Level
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import ReviewQueue, review_queue
 from manyhands.report.headline import find_levels, n_wrong, number_of_wrong
@@ -18,7 +19,7 @@ from manyhands.report.labels import find_counts
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import Basis, find_basis
 from manyhands.report.section import Action, Answer, Content, Findings, Section
-from manyhands.typing import FloatArray
+from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import ALL_TO_REVIEW, N_RANDOM, count_ends, counted
 
 
@@ -27,11 +28,9 @@ def review_section(found: Findings) -> Content | None:
     inputs, basis, actions = found.inputs, found.once(find_basis), found.once(find_counts)
     if basis is None or actions is None:
         return None
-    certainty = _certainty(inputs, basis)
-    queue = review_queue(basis.model, inputs.table, labels=basis.codes, certainty=certainty)
-    single = review_queue(
-        basis.model, inputs.table, by="annotation", n=LIMITS["review"], certainty=certainty
-    )
+    certainty = certainty_of_basis(inputs, basis, inputs.level)
+    queue = queue_of(inputs, basis, certainty)
+    single = queue_of(inputs, basis, certainty, by="annotation", n=LIMITS["review"])
     own = review_queue(basis.model, inputs.table, labels=basis.codes).scores
     doubtful = int((own >= 0.0005).sum())
     told = queue.scores[own > 0]  # Of the others, the labels are known.
@@ -46,12 +45,34 @@ def review_section(found: Findings) -> Content | None:
     }
 
 
-def _certainty(inputs: Inputs, basis: Basis) -> Certainty:
+REVIEW_COMMAND = "manyhands review ANNOTATIONS --model FOLDER --out review.csv"
+"""Command that lists the same labels as the report, of the same folder, in the same order."""
+
+
+def certainty_of_basis(inputs: Inputs, basis: Basis, level: Level | None) -> Certainty:
     """Return how sure labels are said to be, from the probabilities that plans rest on."""
-    table, codes = inputs.table, basis.codes
-    posterior = basis.model.posterior_ if hasattr(basis.model, "posterior_") else basis.model
-    codes = best_of(posterior, table) if codes is None else codes
-    return certainty_of(table, inputs.level, posterior, codes, inputs.known)
+    table, posterior = inputs.table, _posterior_of(basis)
+    return certainty_of(table, level, posterior, _codes_of(inputs, basis), inputs.known)
+
+
+def _posterior_of(basis: Basis) -> Any:
+    return basis.model.posterior_ if hasattr(basis.model, "posterior_") else basis.model
+
+
+def _codes_of(inputs: Inputs, basis: Basis) -> IntArray:
+    return best_of(_posterior_of(basis), inputs.table) if basis.codes is None else basis.codes
+
+
+def queue_of(
+    inputs: Inputs, basis: Basis, certainty: Certainty, *, random: int = 0, **options: Any
+) -> ReviewQueue:
+    """Order labels, or annotations, as a report lists them; ``options`` are of `review_queue`."""
+    labels = basis.codes
+    if random and inputs.known is not None:
+        # Nobody checks known labels at random; an array of probabilities does not tell them.
+        labels = np.where(inputs.known, -1, _codes_of(inputs, basis))
+    given: dict[str, Any] = {"labels": labels, "certainty": certainty, "random": random}
+    return review_queue(basis.model, inputs.table, **given, **options)
 
 
 def _until(scores: FloatArray, share: float) -> int:
@@ -160,6 +181,10 @@ REVIEW = Section(
     review_section,
     actions=_actions,
     instances=_instances,
-    words={"ALL_TO_REVIEW": ALL_TO_REVIEW, "REVIEW_RULE": REVIEW_RULE},
+    words={
+        "ALL_TO_REVIEW": ALL_TO_REVIEW,
+        "REVIEW_RULE": REVIEW_RULE,
+        "REVIEW_COMMAND": REVIEW_COMMAND,
+    },
     answer=answer_review,
 )

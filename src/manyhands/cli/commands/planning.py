@@ -142,6 +142,21 @@ PlannedWith = Annotated[
         "and Skene's method.",
     ),
 ]
+ReviewedOf = Annotated[
+    OptionalPath,
+    typer.Option(
+        "--model",
+        parser=some_path,
+        metavar="DIR",
+        help="List the labels in this folder, as the report in the folder does. The folder is one "
+        "that 'manyhands fit' or 'manyhands aggregate' wrote. Default: labels of Dawid and "
+        "Skene's method.",
+    ),
+]
+GoldOfFolder = Annotated[
+    OptionalPath,
+    _file("With --model: the gold labels that the folder was made with, if it was given any."),
+]
 Cost = Annotated[
     OptionalPath,
     _file(
@@ -705,6 +720,15 @@ def _write_tasks(path: Path, to: str, columns: dict[str, list[Any]], export: Any
         write_atomically(path, json_format.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
 
 
+OF_DAWID_SKENE = "label: what Dawid and Skene's method infers from the annotations alone"
+WITH_CLASSIFIER = (
+    ". The classifier only helps to say which of these labels are wrong, so what it doubts may be "
+    "more probably wrong than right"
+)
+OF_OTHER_LABELS = "Labels of a folder that fit or aggregate wrote are listed with --model DIR"
+"""Whose labels a review lists."""
+
+
 @reported
 @grouped
 def review(
@@ -715,6 +739,8 @@ def review(
     random: RandomSize = 0,
     inputs: Joining,
     known: Known = None,
+    gold: GoldOfFolder = None,
+    model: ReviewedOf = None,
     out: OutFile = None,
     seed: Seed = 0,
     reading: FamilyReading,
@@ -727,43 +753,70 @@ def review(
     Example: manyhands review annotations.csv --features X.npy -n 50 --out review.csv
     Example: manyhands review annotations.csv --random 100 --out sample.csv
     Example: manyhands review project-1.json --texts text
+    Example: manyhands review annotations.csv --model model --out review.csv
     Example: manyhands review answers.csv --multilabel ';' --out review.csv
     """
     from manyhands import DawidSkene, review_queue
     from manyhands.decision.labels import best_of
+    from manyhands.explore.inputs import figures_in
     from manyhands.io import consensus
     from manyhands.io.annotations import read_shown
     from manyhands.io.consensus_labels import REVIEW_RULE
     from manyhands.io.shown import with_shown
     from manyhands.metrics.certainty import certainty_of
     from manyhands.metrics.inferred_labels import level_of_labels
+    from manyhands.report.review import certainty_of_basis, queue_of
 
-    refuse_overwriting([out], [*tables, *inputs.files, *(known or ())])
+    refuse_overwriting([out], [*tables, *inputs.files, *(known or ()), gold])
     check_out(out)
     if reading.takes_sets:
         refused = {
             "--by annotation": (by is By.annotation, "a set is reviewed as a whole"),
             "--features, --texts or --images": (bool(inputs), OF_SETS_ALONE),
+            "--model": (model is not None, OF_SETS_ALONE),
         }
         shared: Any = {"seed": seed, "keep_formulas": keep_formulas, "json": json}
         review_sets(tables, n, random, known, out, reading, refused, **shared)
         return
+    if model is not None and inputs:
+        raise AnnotationError(
+            "--model has labels that are inferred already, and --features, --texts or --images "
+            "are of labels that are inferred anew; give one of them"
+        )
+    if gold is not None and model is None:
+        raise AnnotationError(
+            "--gold goes with --model; labels that you know are given with --known"
+        )
     read, options = _read("review", tables, reading, inputs, seed)
-    model = DawidSkene().fit(read.table, **read_gold_of_fit(known, read.table, options))
     size = n if n is not None else 0 if random else 100
-    posterior, codes = model.posterior_, best_of(model.posterior_, read.table)
-    level = level_of_labels(read.table, model, codes, posterior, identified=model.identified_)
-    certainty = certainty_of(read.table, level, posterior, codes, model.is_known_)
-    draw: dict[str, Any] = {"n": size, "random": random, "random_state": seed}
-    draw["certainty"] = certainty
-    queue = review_queue(model, read.table, read.proba, by=by.value, **draw)
-    n_review = consensus(read.table, model).count_actions()
+    draw: dict[str, Any] = {"by": by.value, "n": size, "random": random, "random_state": seed}
+    if model is not None:
+        given, own = read_known_option(known, options), read_gold_option(gold, options)
+        table, found = figures_in(model, read.table, given, own)
+        if found.basis is None:
+            raise AnnotationError(f"{model} holds labels of one class, so none can be wrong")
+        read, source = read._replace(table=table), found.basis.name
+        certainty = certainty_of_basis(found.inputs, found.basis, found.told.level)
+        queue = queue_of(found.inputs, found.basis, certainty, **draw)
+        n_review = found.found.count_actions()
+        whose = f"label: as in {model / 'labels.csv'} ({source})"
+    else:
+        fitted = DawidSkene().fit(read.table, **read_gold_of_fit(known, read.table, options))
+        posterior, codes = fitted.posterior_, best_of(fitted.posterior_, read.table)
+        level = level_of_labels(read.table, fitted, codes, posterior, identified=fitted.identified_)
+        certainty = certainty_of(read.table, level, posterior, codes, fitted.is_known_)
+        queue = review_queue(fitted, read.table, read.proba, certainty=certainty, **draw)
+        n_review = consensus(read.table, fitted).count_actions()
+        source, whose = "DawidSkene", OF_DAWID_SKENE
+        if inputs:
+            whose += WITH_CLASSIFIER
     shown = read.shown or read_shown(one_or_all(tables), read.export, **options)
     columns = with_shown(queue.to_sheet(), shown)
     write_columns(out, columns, keep_formulas)
     if json:
         weight = queue.classifier_weight
-        print_json({"by": by.value, "classifier_weight": weight, "queue": records_of(columns)})
+        told = {"by": by.value, "labels_of": source, "classifier_weight": weight}
+        print_json({**told, "queue": records_of(columns)})
         return
     aside = ("was", "reviewed") if random and size else ("was", "reviewed", "chosen")
     brief = {name: values for name, values in columns.items() if name not in aside}
@@ -776,6 +829,8 @@ def review(
         if size
         else "drawn at random, in no order; "
     )
+    if by is By.label:
+        say(f"{whose}. {OF_OTHER_LABELS}" if model is None else whose)
     how_far = "" if queue.grades_off is None else "grades_off: how far from the truth, expected; "
     say(
         f"{order}probability_wrong: how probably the label is wrong; {how_far}suggestion: what else"
