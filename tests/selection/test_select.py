@@ -3,6 +3,7 @@
 from functools import wraps
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
@@ -25,11 +26,13 @@ from manyhands import (
     MaxMIGClassifier,
     RaykarClassifier,
     cross_predict,
+    load_demo,
     make_crowd,
     select,
 )
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning
 from manyhands.fitting import pilots
+from manyhands.jobs import run_job, run_selection
 from manyhands.metrics import accuracy, paired_z, vote_agreement
 from manyhands.registry import all_classifiers
 from manyhands.selection import criteria, selecting
@@ -529,3 +532,43 @@ def test_select_goes_on_where_it_was_interrupted(problem, tmp_path, monkeypatch)
     assert fits == []
     np.testing.assert_array_equal(again.oof_proba_, found.oof_proba_)
     np.testing.assert_array_equal(again.estimator_.predict(X), found.estimator_.predict(X))
+
+
+def test_the_average_of_folds_infers_labels_as_its_models_do():
+    """An instance's label rests on the models that were trained on its annotations."""
+    demo = load_demo()
+    X, table = demo.X_train[:210], demo.annotations[:210]
+    average = select([RaykarClassifier()], X, table, cv=3, random_state=0).estimator_
+    found = cross_predict(
+        RaykarClassifier(), X, table, cv=3, random_state=0, return_estimators=True
+    )
+    for i in range(0, 210, 7):
+        seen = []
+        for k, model in enumerate(found.estimators):
+            rows = [j for j in range(210) if found.folds[j] != k]
+            if i in rows:
+                seen.append(model.posterior_[rows.index(i)])
+        assert len(seen) == 2
+        assert average.posterior_[i] == pytest.approx(np.mean(seen, axis=0))
+    assert not average._knows_its_accuracy
+    network = select([AggregatedClassifier(max_epochs=1)], X, table, cv=2, random_state=0)
+    assert not hasattr(network.estimator_, "posterior_")
+
+
+def test_the_job_accepts_labels_as_fit_does_and_has_one_figure_for_new_items(tmp_path):
+    demo = load_demo()
+    X, table = demo.X_train[:210], demo.annotations[:210]
+    stack = CrowdStackingClassifier(random_state=0)
+    found = run_selection([stack], X, table, tmp_path / "chosen", cv=3, random_state=0, verbose=0)
+    fitted = run_job(stack, X, table, tmp_path / "fitted", folds=0)
+    assert found["levels"]["is_calibrated"]
+    shares = [each["levels"]["labels"]["value"] for each in (found, fitted)]
+    assert shares[0] == pytest.approx(shares[1], abs=0.08)
+    accepted = [each["actions"]["accept"] for each in (found, fitted)]
+    assert accepted[0] > accepted[1] / 2 > 10
+    row, new = found["selection"]["candidates"][0], found["levels"]["new_items"]
+    assert [row[name] for name in ("estimate", "low", "high")] == [
+        new[name] for name in ("value", "low", "high")
+    ]
+    labels = [pd.read_csv(tmp_path / name / "labels.csv")["label"] for name in ("chosen", "fitted")]
+    assert (labels[0] == labels[1]).mean() > 0.95

@@ -9,7 +9,7 @@ from typing import Any
 
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.folders import publish
-from manyhands.jobs.fit import count_data, encode_rows, measure_splits
+from manyhands.jobs.fit import count_data, encode_rows, level_on_new_items, measure_splits
 from manyhands.jobs.gold import (
     GoldRows,
     training_part,
@@ -17,7 +17,9 @@ from manyhands.jobs.gold import (
     warn_of_unannotated_rows,
 )
 from manyhands.jobs.outputs import job_folder, keep_model
-from manyhands.selection import select
+from manyhands.metrics import Level
+from manyhands.report.headline import headline, headline_of_new_items
+from manyhands.selection import Selection, select
 
 FOLDS = "folds"
 """Subfolder with the finished folds, from which an interrupted job resumes."""
@@ -49,8 +51,8 @@ def run_selection(
     -------
     dict
         ``data``, ``actions`` and ``left_out`` as `run_job` returns them, ``selection``
-        (`Selection.to_dict`), and ``splits`` (split -> metrics of the chosen model; empty without
-        gold).
+        (`Selection.to_dict`), ``levels`` and ``headline`` as `run_job` returns them, and ``splits``
+        (split -> metrics of the chosen model; empty without gold).
 
     Raises
     ------
@@ -67,7 +69,8 @@ def run_selection(
     with job_folder(folder) as place:
         found = select(candidates, X, train, folder=place / FOLDS, **options)
         chosen = found.to_dict()
-        _, labels = keep_model(
+        measured = level_on_new_items(found.estimator_, X, table, train, gold, 0)
+        summary, labels = keep_model(
             found.estimator_,
             X,
             train,
@@ -79,14 +82,27 @@ def run_selection(
             export=export,
             shown=shown,
             files=files,
+            new_items=measured or _estimated(found, train),
         )
         publish(place)
         shutil.rmtree(place / FOLDS, ignore_errors=True)
+    lines = (headline(summary), headline_of_new_items(summary))
     return {
         "data": count_data(train),
+        "levels": summary.get("levels"),
+        "headline": [line for line in lines if line],
         "actions": labels.count_actions(),
         "rule": labels.rule,
         "left_out": table.n_annotations - train.n_annotations,
         "selection": chosen,
         "splits": measure_splits(found.estimator_, X, table, gold, train),
     }
+
+
+def _estimated(found: Selection, train: AnnotationTable) -> Level | None:
+    """Return how often the choice is right on new items, as the comparison estimated it."""
+    row = next(each for each in found.table_ if each.candidate == found.best_)
+    if row.estimate is None or row.low is None or row.high is None:
+        return None
+    n = int((train.annotations_per_instance() > 0).sum())
+    return Level(row.estimate, row.low, row.high, "cross-validation", n)

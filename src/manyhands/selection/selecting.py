@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.digests import InstanceDigests
 from manyhands.classifiers import AveragedCrowdClassifier
 from manyhands.exceptions import (
     AnnotationError,
@@ -379,7 +380,7 @@ class _Contest:
         failures = [CandidateScore(name, error=text) for name, text in self.failures.items()]
         return Selection(
             best_=best,
-            estimator_=self._refit(chosen) if refit else _averaged(found),
+            estimator_=self._refit(chosen) if refit else _averaged(found, self.table),
             oof_proba_=np.mean([each.proba for each in found], axis=0),
             table_=CandidateTable((*scores, *failures)),
             tied_=[best, *(name for name in tied if name != best)],
@@ -397,10 +398,28 @@ class _Contest:
         return fitted[0] if len(fitted) == 1 else AveragedCrowdClassifier.of_fitted(fitted)
 
 
-def _averaged(found: list[CrossPrediction]) -> AveragedCrowdClassifier:
-    """Return the average of the fold models of candidates."""
+def _averaged(found: list[CrossPrediction], table: AnnotationTable) -> AveragedCrowdClassifier:
+    """Return the average of the fold models of candidates.
+
+    If all infer labels of their training instances, so does the average: ``posterior_`` is the mean
+    over the models that were trained on an instance, and so combines annotations and features.
+    """
     models = [model for each in found for model in each.estimators or []]
-    return AveragedCrowdClassifier.of_fitted(models)
+    average = AveragedCrowdClassifier.of_fitted(models)
+    rows = [np.flatnonzero(each.folds != k) for each in found for k in range(each.folds.max() + 1)]
+    if all(hasattr(model, "posterior_") for model in models):
+        total = np.zeros((table.n_instances, len(average.classes_)))
+        n = np.zeros(table.n_instances)
+        for model, own in zip(models, rows, strict=True):
+            total[own] += model.posterior_
+            n[own] += 1
+        average.posterior_ = total / n[:, None]
+        average.instances_ = table.instances
+        average.training_instances_ = InstanceDigests.of(table, table)  # Each of them once.
+        average._knows_its_accuracy = all(
+            getattr(model, "_knows_its_accuracy", False) for model in models
+        )
+    return average
 
 
 def _mean(values: FloatArray) -> float:

@@ -226,6 +226,8 @@ def _print_selection(result: dict[str, Any]) -> None:
     ]
     if rows:
         print_table("against gold", ["split (instances)", *headings.values()], rows)
+    for line in result["headline"]:
+        say(line)
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:
