@@ -22,6 +22,7 @@ from manyhands.fitting import PROTOCOLS, pilots
 from manyhands.io import read_annotations
 from manyhands.registry import all_aggregators
 from manyhands.report import planning
+from manyhands.wording import percent
 from tests.cli.conftest import (
     done,
     done_json,
@@ -338,12 +339,20 @@ def test_predictions_are_measured_on_new_items_alone(home):
     assert any("cross-validation" in line for line in fitted["headline"])
     rows = done_json("predict", "out", "ids.npz")["labels"]
     assert done_json("predict", "out", "--features", "ids.npz")["labels"] == rows
+    told = done("predict", "out", "ids.npz").stdout
+    mean = percent(sum(row["probability"] for row in rows) / len(rows))
+    assert f"how probable the classifier itself takes its label to be, on average {mean}" in told
+    assert fitted["headline"][1] in told
+    (home / "out" / "summary.json").rename(home / "summary.json")
+    assert "was not estimated" in done("predict", "out", "ids.npz").stdout
+    (home / "summary.json").rename(home / "out" / "summary.json")
     twice = ["predict", "out", "ids.npz", "--features", "ids.npz"]
     refused(3, *twice, says=["the file of features is given twice"])
     refused(3, "predict", "out", says=["give --features FILE, with one row per item"])
     old = [(row["task"], row["label"]) for row in rows]
     write_csv(home / "old.csv", [("task", "label"), *old])
     found = done("predict", "out", "ids.npz", "--gold", "old.csv")
+    assert fitted["headline"][1] not in found.stdout
     assert "48 of 48 gold labels, because the model was trained on their items" in found.stderr
     assert "0 gold labels of new items are too few" in found.stdout
     X = np.load(home / "X.npy")

@@ -135,6 +135,8 @@ def predict(
         return
     title = f"{result['n_instances']:,} instances"
     print_labels(title, result, out, "predictions.csv")
+    for line in result["about"]:
+        say(line)
     if "headline" in result:
         say(result["headline"])
     if out:
