@@ -281,3 +281,13 @@ def test_predictions_of_texts_keep_the_ids_whatever_the_name_of_their_column(hom
         assert says in refused(3, "predict", "m", "--texts", "new.csv").stderr
         new.assign(**columns, task=ids).to_csv("new.csv", index=False)
         assert read_texts("new.csv").tasks.tolist() == ids
+
+
+def test_a_file_of_features_that_does_not_exist_is_named_before_anything_else(
+    tmp_path, monkeypatch
+):
+    """The column of labels was reported, which the annotations lacked, too."""
+    monkeypatch.chdir(tmp_path)
+    Path("answers.csv").write_text("song,listener,verdict_of_mine\na,x,1\nb,y,0\n")
+    with pytest.raises(FileNotFoundError, match=r"feature\.csv does not exist"):
+        read_aligned("feature.csv", "answers.csv", label="nowhere")

@@ -68,11 +68,14 @@ def read_aligned(
 
     Raises
     ------
+    FileNotFoundError
+        If the file of features does not exist.
     AnnotationError
         If a task has no features, or tasks are strings and the features have no ids.
     """
     if isinstance(features_path, FeatureFile):
         return _aligned(lambda _: features_path, "the texts", annotations_path, options)
+    existing_file(features_path)  # Annotations are read first, and may be refused before.
     own: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
     return _aligned(
         lambda wanted: read_features(features_path, wanted=wanted, **own),
