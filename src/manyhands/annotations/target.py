@@ -237,8 +237,9 @@ def refuse_swapped(first: Any, second: Any = None, *, takes: str = "features") -
     ----------
     first, second : any
         The first and the second argument of ``fit`` and the like.
-    takes : {"features", "annotations"}
-        What the first argument must be.
+    takes : {"features", "annotations", "new features"}
+        What the first argument must be. "new features" are those of `predict`, which takes no
+        second argument.
 
     Raises
     ------
@@ -248,6 +249,12 @@ def refuse_swapped(first: Any, second: Any = None, *, takes: str = "features") -
     """
     tables = (AnnotationTable, LabelSetTable)
     is_table, then_table = (isinstance(each, tables) for each in (first, second))
+    if takes == "new features" and is_table:
+        raise AnnotationError(
+            f"X is {_a(first)}, but predictions are made from the features of items, as in "
+            "predict(X) with the columns of fit. For labels of annotated items without features, "
+            "use an aggregator, such as DawidSkene().fit(table).labels_"
+        )
     if takes == "features" and is_table:
         raise AnnotationError(
             f"X is {_a(first)}, so the arguments are swapped: features come first, annotations "

@@ -302,7 +302,7 @@ def as_fitted(estimator: BaseEstimator, X: Instances, *, reset: bool) -> Any:
         If columns of `fit` are missing, or there are others; if X is a table of annotations.
     """
     if not reset:  # In a fit, X has been matched with annotations, which refuses that.
-        refuse_swapped(X)
+        refuse_swapped(X, takes="new features")
     frame = as_frame(X)
     if frame is None:
         return X
@@ -314,7 +314,7 @@ def as_fitted(estimator: BaseEstimator, X: Instances, *, reset: bool) -> Any:
     features = [name for name in columns if name != ids]
     _warn_of_shuffled_numbers(columns)
     if names and features != names and all(isinstance(name, str) for name in features):
-        _check_names(features, names, type(estimator).__name__)
+        _check_names(frame, features, names, type(estimator).__name__)
         features = names
     return X if features == columns else frame.select(features).to_native()
 
@@ -343,7 +343,7 @@ def _warn_of_shuffled_numbers(columns: list[Any]) -> None:
         )
 
 
-def _check_names(given: list[str], names: list[str], estimator: str) -> None:
+def _check_names(frame: Any, given: list[str], names: list[str], estimator: str) -> None:
     """Raise an error for columns other than those in `fit`."""
     missing = [name for name in names if name not in given]
     extra = [name for name in given if name not in names]
@@ -355,7 +355,17 @@ def _check_names(given: list[str], names: list[str], estimator: str) -> None:
     if extra:
         name = "it" if missing else estimator
         problems.append(f"has {_shown(extra)}, which {name} was not fitted on")
-    raise AnnotationError(f"X {', and '.join(problems)}; add or drop columns, or rename them")
+    mend = "add or drop columns, or rename them"
+    if ids := next((name for name in extra if _may_be_ids(frame[name])), None):
+        mend += f". If {ids!r} holds the ids of the rows, make it the index of a pandas frame, "
+        mend += f"X.set_index({ids!r}), or call it 'task' in a polars or pyarrow frame"
+    raise AnnotationError(f"X {', and '.join(problems)}; {mend}")
+
+
+def _may_be_ids(column: Any) -> bool:
+    """Return whether a column holds texts or whole numbers, each of them once."""
+    values = column.to_numpy()
+    return values.dtype.kind in "iuOUT" and len(set(values.tolist())) == len(values)
 
 
 def _shown(names: list[str]) -> str:

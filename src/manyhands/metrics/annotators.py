@@ -18,6 +18,7 @@ from scipy.sparse import issparse
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import require_annotators
+from manyhands.annotations.target import require_table
 from manyhands.decision.labels import entries
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.inputs import frame_in_order
@@ -129,6 +130,7 @@ def annotator_reliability(
     >>> found.lower.round(3), found.upper.round(3)
     (array([0.555, 0.123]), array([1.   , 0.877]))
     """
+    require_table(table)
     require_annotators(table, "the reliability of annotators")
     return reliability_of(RightSums.of(table, posterior), level=level)
 

@@ -17,6 +17,7 @@ from scipy.stats import norm
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import missing_mask
 from manyhands.annotations.groups import can_be_judged, units_per_instance
+from manyhands.annotations.target import require_table
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.gold_samples import LEVEL, compare_doubts
@@ -132,6 +133,7 @@ def accuracy_of_labels(
     >>> level.source, bool(level.low < np.mean(model.labels_ == y) < level.high)
     ('model', True)
     """
+    require_table(table)
     given = {"gold": gold, "sample": sample, "known": known, "random": random}
     return level_from_sources(table, labels, posterior, **given)
 
@@ -288,8 +290,18 @@ def accuracy_on_new_items(
     Raises
     ------
     AnnotationError
-        If gold and predictions differ in length, or the predictions do not fit the table.
+        If gold and predictions differ in length, the predictions do not fit the table, or one of
+        the two is given without the other.
     """
+    if table is not None:
+        require_table(table)
+    if gold is None and (table is None) != (out_of_fold is None):
+        given, other = ("table", "out_of_fold") if out_of_fold is None else ("out_of_fold", "table")
+        raise AnnotationError(
+            f"{given} is given without {other}; give both, as in accuracy_on_new_items(table, "
+            "cross_predict(model, X, table)), or gold and predicted classes of new items, as in "
+            "accuracy_on_new_items(gold=y_new, predicted=model.predict(X_new))"
+        )
     if gold is not None:
         true, given = np.asarray(gold, dtype=object), np.asarray(predicted)
         if true.shape != given.shape:

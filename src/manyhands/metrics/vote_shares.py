@@ -9,7 +9,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.annotations.ids import as_frame, id_column_of
-from manyhands.annotations.target import check_annotations, matched, rows_of
+from manyhands.annotations.target import check_annotations, matched, require_table, rows_of
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.inputs import frame_in_order, in_order_of_classes, with_ids
@@ -37,11 +37,17 @@ def row_shares(votes: FloatArray) -> FloatArray:
 
 def matched_codes(predicted: Any, table: AnnotationTable) -> tuple[AnnotationTable, IntArray]:
     """Return observed annotations in the predictions' order, and the predicted class codes."""
-    if not isinstance(table, AnnotationTable):
+    if hasattr(predicted, "fit"):
         raise AnnotationError(
-            f"table is a {type(table).__name__}; give an AnnotationTable, such as "
-            "AnnotationTable.from_matrix(matrix)"
+            f"predicted is a {type(predicted).__name__}, not its predictions; give those out of "
+            "fold, cross_predict(model, X, table)"
         )
+    if isinstance(predicted, AnnotationTable):
+        raise AnnotationError(
+            "predicted is an AnnotationTable; predictions come first, the table second, as in "
+            "vote_agreement(predicted, table)"
+        )
+    require_table(table)
     predicted = with_ids(predicted)
     table = matched(table, predicted, argument="table", rows_argument="predicted").observed
     check_annotations(table, argument="table")
