@@ -128,7 +128,28 @@ def common_section(found: Findings) -> Content | None:
             for k in wrong[: LIMITS["pairs"]].tolist()
         ],
         "n_pairs": len(wrong),
+        "both": None if judged.truth == "gold" else _most_mixed_up(table, judged),
     }
+
+
+def _most_mixed_up(table: AnnotationTable, judged: Judged) -> dict[str, Any] | None:
+    """Return the two classes that the most annotators mix up, in whichever direction.
+
+    No inferred label shows which of them is mistaken for the other.
+    """
+    true, given = judged.true, table.label[judged.rows]
+    first, second = np.minimum(true, given), np.maximum(true, given)
+    wrong = np.flatnonzero(first != second)
+    pairs, place = np.unique(first[wrong] * table.n_classes + second[wrong], return_inverse=True)
+    of_wrong = judged._replace(rows=judged.rows[wrong], weight=judged.weight[wrong])
+    n = _people(table, of_wrong, place, len(pairs))
+    if not n.any():
+        return None
+    two = divmod(int(pairs[n.argmax()]), table.n_classes)
+    met = np.flatnonzero(np.isin(true, two))
+    of_met = judged._replace(rows=judged.rows[met], weight=judged.weight[met])
+    (of,) = _people(table, of_met, np.zeros(len(met), dtype=np.int64), 1).tolist()
+    return {"classes": table.classes[list(two)].tolist(), "n": int(n.max()), "of": of}
 
 
 def confusions_section(found: Findings) -> Content | None:
@@ -542,12 +563,18 @@ def answer_common(s: Mapping[str, Any]) -> Answer:
     pairs = found.get("pairs")
     if not pairs or pairs[0].get("n") is None:
         return "common_confusions", ""
-    top, basis = pairs[0], "the gold labels" if found["truth"] == "gold" else "the inferred labels"
+    top = pairs[0]
+    if both := found.get("both"):
+        names = " or ".join(f"“{shorten(str(each))}”" for each in both["classes"])
+        n, of = f"{both['n']:,}", counted(both["of"], "annotator")
+        told = f"About {n} of the {of} of {names} items mixed these two up at least once"
+        return "common_confusions", f"{told}, judged by the inferred labels."
     true, given = (f"“{shorten(str(top[name]))}”" for name in ("true", "given"))
     of = top.get("of", found["n_annotators"])
-    n = "All" if 1 < top["n"] == of else f"{top['n']:,} of the"
-    whom = f"{n} {counted(of, 'annotator')} of {true} items"
-    return "common_confusions", f"{whom} labelled at least one of them {given}, judged by {basis}."
+    whom = "All" if 1 < top["n"] == of else f"{top['n']:,} of the"
+    whom += f" {counted(of, 'annotator')}"
+    told = f"{whom} of {true} items labelled at least one of them {given}"
+    return "common_confusions", f"{told}, judged by the {found['truth']} labels."
 
 
 COMMON = Section(
@@ -556,6 +583,7 @@ COMMON = Section(
     "common_confusions.html",
     common_section,
     tables=_common_tables,
+    words={"REVERSED": REVERSED},
     answer=answer_common,
     on_demand=True,
 )
