@@ -308,14 +308,15 @@ def annotator_columns(profiles: list[Profile], *, joined: bool = True) -> dict[s
         grades the annotations are too high, with its 95 % interval ``severity_low_95`` to
         ``severity_high_95``, and ``within_one_grade``, the share of annotations that is expected to
         be at most one grade off. What is not known is None; so are the accuracy, its
-        interval and the mistake where nothing shows how good the annotators are.
+        interval and the mistake where nothing shows how good the annotators are, and the accuracy
+        of an annotator with fewer than five annotations, whose interval remains.
     """
     return {
         "annotator": [row["id"] for row in profiles],
         "n_annotations": [row["n_annotations"] for row in profiles],
         "n_abstentions": [row["abstentions"] for row in profiles],
         "n_skips": [row["skips"] for row in profiles],
-        "accuracy": [row["accuracy"] if row["n_annotations"] else None for row in profiles],
+        "accuracy": [row["accuracy"] if is_enough(row) else None for row in profiles],
         "low_95": [row["lower"] if row["n_annotations"] else None for row in profiles],
         "high_95": [row["upper"] if row["n_annotations"] else None for row in profiles],
         "n_gold": [row["gold"]["n"] if row["gold"] else 0 for row in profiles],
@@ -327,6 +328,11 @@ def annotator_columns(profiles: list[Profile], *, joined: bool = True) -> dict[s
         "median_seconds": [row["times"]["median"] if row["times"] else None for row in profiles],
         **_columns_of_grades(profiles),
     }
+
+
+def is_enough(row: Mapping[str, Any]) -> bool:
+    """Return whether an annotator has enough annotations for an accuracy to mean something."""
+    return bool(row["n_annotations"] >= FEW)
 
 
 def _columns_of_grades(profiles: list[Profile]) -> dict[str, list[Any]]:
@@ -502,7 +508,7 @@ def _rest(rest: list[Profile]) -> dict[str, Any] | None:
             {
                 "id": row["id"],
                 "n_annotations": row["n_annotations"],
-                "accuracy": row["accuracy"],
+                "accuracy": row["accuracy"] if is_enough(row) else None,
                 "lower": row["lower"],
                 "upper": row["upper"],
                 "gold": None if row["gold"] is None else row["gold"]["accuracy"],
@@ -817,6 +823,7 @@ ANNOTATORS = Section(
         "rest_lines": rest_lines,
         "told_severities": told_severities,
         "measured_by_gold": measured_by_gold,
+        "is_enough": is_enough,
         "A_FLAG": A_FLAG,
     },
     answer=answer_right,

@@ -889,6 +889,7 @@ def annotators(
     from manyhands.io.workbooks import is_workbook
     from manyhands.jobs import profile_annotators
     from manyhands.planning.screening import LEVEL
+    from manyhands.report.limits import FEW
 
     refuse_overwriting([out], [*tables, *(known or ()), gold])
     check_out(out)
@@ -920,7 +921,7 @@ def annotators(
     print_columns("Annotators", {name: columns[name] for name in names})
     say(
         "accuracy: the share of right annotations that the model expects, from low_95 to high_95 "
-        "with a probability of 95 %"
+        f"with a probability of 95 %; blank with fewer than {FEW} annotations, which are too few"
         if judged
         else "accuracy_on_gold: measured on gold labels. The annotations alone do not show how "
         "good anybody is, so no accuracy is expected"
