@@ -162,7 +162,7 @@ def confusions_section(found: Findings) -> Content | None:
     of_true = np.bincount(true, weight, table.n_classes)
     wrong = np.flatnonzero(true != given)
     cells, place = np.unique(true[wrong] * table.n_classes + given[wrong], return_inverse=True)
-    n = np.rint(np.bincount(place, weight[wrong], len(cells))).astype(np.int64)
+    n = rounded(np.bincount(place, weight[wrong], len(cells)).astype(np.float64))
     some = judged._replace(rows=rows[wrong], true=true[wrong], weight=weight[wrong])
     annotators = _people(table, some, place, len(cells))
     order = np.argsort(-n, kind="stable")
@@ -173,7 +173,9 @@ def confusions_section(found: Findings) -> Content | None:
     matrix = None
     if small:
         flat = np.bincount(true * table.n_classes + given, weight, table.n_classes**2)
-        matrix = np.rint(flat).astype(np.int64).reshape(table.n_classes, -1)
+        matrix = np.rint(flat).astype(np.int64)
+        matrix[cells] = n
+        matrix = matrix.reshape(table.n_classes, -1)
     return {
         "truth": judged.truth,
         "source": judged.source,
@@ -198,6 +200,20 @@ def confusions_section(found: Findings) -> Content | None:
             for k in shown.tolist()
         ],
     }
+
+
+def rounded(expected: FloatArray) -> IntArray:
+    """Round counts such that they sum to their rounded sum, if a step up or down of some does it.
+
+    Counts that round to 0 stay 0: many pairs of classes may be confused in hardly any annotation.
+    """
+    n = np.rint(expected).astype(np.int64)
+    off = round(float(expected.sum())) - int(n.sum())
+    some = np.flatnonzero(n > 0)
+    if abs(off) <= len(some):
+        nearest = some[np.argsort((n - expected)[some] * np.sign(off), kind="stable")]
+        n[nearest[: abs(off)]] += np.sign(off)
+    return n
 
 
 def _classes_of(
