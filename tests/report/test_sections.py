@@ -6,10 +6,19 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from manyhands import AnnotationTable, render_report, summarize
+from manyhands import (
+    AnnotationTable,
+    DawidSkene,
+    MajorityVote,
+    make_crowd,
+    render_report,
+    summarize,
+)
 from manyhands.codes import ActionCode, Flag, WarningCode
 from manyhands.planning.screening import ADVICE
 from manyhands.report import SECTIONS, Action, Section, summary_tables
+from manyhands.report.confusions import rounded
+from manyhands.report.counts import answer_classes, told_of_rarest
 from manyhands.report.label_sets import SET_SECTIONS
 from manyhands.report.ratings import RATING_SECTIONS
 from manyhands.report.section import Findings
@@ -110,3 +119,39 @@ def test_codes_are_text(full):
     assert [*ADVICE] == [*Flag]
     assert repr((Flag.DRIFT, "drift")) == "('drift', 'drift')"
     assert json.dumps([Flag.DRIFT]) == '["drift"]'
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_counts_of_confusions_sum_to_the_number_of_wrong_annotations():
+    assert rounded(np.array([2288.6, 841.7])).tolist() == [2288, 842]  # 3130.3 in all.
+    assert rounded(np.array([2.4, 1.4])).tolist() == [3, 1]  # 3.8 in all.
+    assert rounded(np.full(10, 0.3)).tolist() == [0] * 10  # Hardly anything in each.
+    for seed in range(5):
+        table = make_crowd([0, 1, 1, 1] * 30, annotations_per_instance=3, random_state=seed)
+        found = summarize(table, aggregator=DawidSkene().fit(table))["confusions"]
+        assert sum(pair["n"] for pair in found["pairs"]) == found["n_wrong"] > 0
+        matrix = np.array(found["matrix"])
+        assert matrix.sum() - matrix.trace() == found["n_wrong"]
+
+
+def spaced(text):
+    """Write a text with ordinary spaces."""
+    return " ".join(text.split())
+
+
+def test_a_rare_class_is_named_with_its_recall_or_that_it_is_not_measured():
+    y = np.array([0] * 54 + [1] * 6)
+    A = np.repeat(y[:, None], 3, axis=1)
+    A[54] = 0  # One item of the rare class gets the other label.
+    table = AnnotationTable.from_matrix(A)
+    voted = MajorityVote().fit(table)
+    plain, measured = (summarize(table, aggregator=voted, gold=g) for g in (None, y))
+    told = spaced(told_of_rarest(plain["classes"]["rarest"]))
+    assert told.startswith("The rarest class is “1”, with 8.3 % of the labels. It is not measured")
+    told = spaced(told_of_rarest(measured["classes"]["rarest"]))
+    assert told.endswith("Of 6 items whose gold label is “1”, 5 have this label (83.3 % recall).")
+    assert told in spaced("".join(Page(render_report(measured)).text))
+    assert spaced(answer_classes(plain)[1]) == (
+        "The most frequent class is “0”: 91.7 % of the annotations, 91.7 % of the labels."
+    )
+    assert summarize(table[50:])["classes"]["rarest"] is None  # 5 of each class.

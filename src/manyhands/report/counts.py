@@ -56,6 +56,10 @@ def data_section(found: Findings) -> Content:
     }
 
 
+RARE = 3
+"""How many times as many labels the most frequent class has where the rarest is spoken of."""
+
+
 def classes_section(found: Findings) -> Content | None:
     """Annotations and inferred labels per class; only the most frequent of many classes."""
     inputs, table, inferred = found.inputs, found.inputs.table, found.inputs.inferred
@@ -63,7 +67,24 @@ def classes_section(found: Findings) -> Content | None:
         return None
     given = np.bincount(table.label, minlength=table.n_classes)
     counts, agreement = _inferred_counts(inputs), class_agreement(table)
-    return _classes(table.classes, given, counts, agreement, known=inferred is not None)
+    rows = _classes(table.classes, given, counts, agreement, known=inferred is not None)
+    rows["rarest"] = None if inferred is None else _rarest(inputs, counts)
+    return rows
+
+
+def _rarest(inputs: Inputs, counts: IntArray) -> dict[str, Any] | None:
+    """Return the rarest class among labels, if it is rare, and by gold how often it is found."""
+    inferred, table = inputs.inferred, inputs.table
+    has = counts > 0
+    if inferred is None or has.sum() < 2 or counts.max() < RARE * counts[has].min():
+        return None
+    least = int(np.flatnonzero(has)[counts[has].argmin()])
+    found = {"name": table.classes[least].item(), "share": float(counts[least] / counts.sum())}
+    n, right = 0, 0
+    if inputs.gold is not None:
+        of_class = (inputs.gold == least) & inputs.annotated
+        n, right = int(of_class.sum()), int((inferred.codes[of_class] == least).sum())
+    return found | {"n_gold": n, "n_found": right}
 
 
 def _classes(
@@ -350,8 +371,26 @@ def answer_classes(s: Mapping[str, Any]) -> Answer:
     if not rows:
         return None, "There are no annotations."
     often = max(rows, key=lambda row: row["n_annotations"])
-    share = percent(often["annotation_share"])
-    return "classes", f"The most frequent class is “{shorten(str(often['name']))}” ({share})."
+    shares = f"{percent(often['annotation_share'])} of the annotations"
+    if often.get("inferred_share") is not None:
+        shares += f", {percent(often['inferred_share'])} of the labels"
+    return "classes", f"The most frequent class is “{shorten(str(often['name']))}”: {shares}."
+
+
+def told_of_rarest(rarest: Mapping[str, Any] | None) -> str:
+    """Say how often items of a rare class are found; empty if no class is rare."""
+    if not rarest:
+        return ""
+    name, n = f"“{shorten(str(rarest['name']))}”", rarest["n_gold"]
+    start = f"The rarest class is {name}, with {percent(rarest['share'])} of the labels."
+    if not n:
+        return (
+            f"{start} It is not measured how many items of this class are found; gold labels of "
+            "such items (--gold) would show it. Accuracy over all classes says little about it."
+        )
+    share = percent(rarest["n_found"] / n)
+    items = f"{n:,} items whose gold label is" if n > 1 else "1 item whose gold label is"
+    return f"{start} Of {items} {name}, {rarest['n_found']:,} have this label ({share} recall)."
 
 
 # -- the same as rows, for the command line --------------------------------------------------------
@@ -456,5 +495,6 @@ CLASSES = Section(
     "How often is each class given?",
     "classes.html",
     classes_section,
+    words={"told_of_rarest": told_of_rarest},
     answer=answer_classes,
 )
