@@ -185,7 +185,12 @@ def test_review_annotators_and_sheets(pilot):
     unknown = run("annotators", "A.csv", "--teach", "nobody.csv").stderr
     assert "'nobody.csv' is no annotator. Give a name as it is in the annotations" in unknown
     assert "such as --teach w0;" in unknown
-    assert "to check" in done("review", "A.csv").stdout
+    told = done("review", "A.csv").stdout
+    assert "to check" in told
+    assert "label: what Dawid and Skene's method infers from the annotations alone. " in told
+    assert "are listed with --model DIR" in told
+    joined = done("review", "A.csv", "--features", "X.npy").stdout
+    assert "The classifier only helps to say which of these labels are wrong" in joined
     assert "not to dismiss" in done("annotators", "A.csv").stdout
 
 

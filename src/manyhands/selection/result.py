@@ -92,7 +92,8 @@ class Selection:
         Name of the chosen candidate: the one with the highest score, or tied with it.
     estimator_ : fitted classifier
         The average of the fold models of the best candidates (an `AveragedCrowdClassifier`); with
-        ``refit=True``, the best candidates fitted to all instances.
+        ``refit=True``, the best candidates fitted to all instances. If all fold models infer labels
+        from annotations and features (``posterior_``), so does their average.
     oof_proba_ : array of shape (n_instances, n_classes)
         Out-of-fold probabilities of the best candidate, or the mean over the best ``average``.
     table_ : CandidateTable
