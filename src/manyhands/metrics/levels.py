@@ -296,9 +296,9 @@ def accuracy_on_new_items(
     if table is not None:
         require_table(table)
     if gold is None and (table is None) != (out_of_fold is None):
-        given, other = ("table", "out_of_fold") if out_of_fold is None else ("out_of_fold", "table")
+        half = ("table", "out_of_fold") if out_of_fold is None else ("out_of_fold", "table")
         raise AnnotationError(
-            f"{given} is given without {other}; give both, as in accuracy_on_new_items(table, "
+            f"{half[0]} is given without {half[1]}; give both, as in accuracy_on_new_items(table, "
             "cross_predict(model, X, table)), or gold and predicted classes of new items, as in "
             "accuracy_on_new_items(gold=y_new, predicted=model.predict(X_new))"
         )
