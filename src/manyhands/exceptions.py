@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 __all__ = [
     "AnnotationError",
+    "ChosenGoldWarning",
     "ClassCollapseWarning",
     "DataNotFoundError",
     "DivergenceError",
@@ -67,6 +68,10 @@ class NotIdentifiableWarning(UserWarning):
 
 class SharedMistakesWarning(UserWarning):
     """Annotators agree beyond what their skills explain, so their mistakes are not independent."""
+
+
+class ChosenGoldWarning(UserWarning):
+    """Gold labels were chosen by their doubt, so they do not measure the share of right labels."""
 
 
 class ModelChoiceWarning(UserWarning):

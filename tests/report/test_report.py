@@ -1,4 +1,5 @@
 import copy
+import html
 import json
 import pickle
 import re
@@ -17,7 +18,7 @@ from manyhands import (
     MajorityVote,
     make_crowd,
 )
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, ChosenGoldWarning
 from manyhands.metrics import Level
 from manyhands.metrics.certainty import certainty_of
 from manyhands.report import SECTIONS, render_report, summarize, write_report
@@ -776,3 +777,25 @@ def test_one_label_is_no_plural():
     levels = {"n": 2, "n_known": 1, "labels": None, "n_units": 2}
     told = headline({"levels": levels, "data": {"n_classes": 2}})
     assert told.startswith("Whether 1\xa0other label is right is not known: there are two")
+
+
+def test_gold_of_the_most_doubtful_labels_is_no_measurement():
+    """The report says why the headline does not use it."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=300)
+    table = make_crowd(y, n_annotators=10, annotations_per_instance=5, random_state=0)
+    model = DawidSkene().fit(table)
+    rows = np.argsort(model.posterior_.max(axis=1), kind="stable")[:30]
+    gold = {int(i): int(y[i]) for i in rows}
+    with pytest.warns(
+        ChosenGoldWarning, match="30 gold labels are of items that are more in doubt"
+    ):
+        summary = summarize(table, aggregator=model, gold=gold)
+    assert summary["levels"]["labels"]["source"] == "model"
+    (told,) = (w["text"] for w in summary["warnings"] if w["code"] == "gold-chosen")
+    assert "They are left out of the share of right labels, because wrong labels are more" in told
+    assert told in html.unescape(render_report(summary))
+    drawn = {int(i): int(y[i]) for i in rng.choice(300, 30, replace=False)}
+    measured = summarize(table, aggregator=model, gold=drawn)
+    assert measured["levels"]["labels"]["source"] == "gold"
+    assert "gold-chosen" not in {w["code"] for w in measured["warnings"]}

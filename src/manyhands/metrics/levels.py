@@ -19,7 +19,7 @@ from manyhands.annotations.encoding import missing_mask
 from manyhands.annotations.groups import can_be_judged, units_per_instance
 from manyhands.annotations.target import require_table
 from manyhands.decision.labels import as_posterior
-from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.exceptions import AnnotationError, ChosenGoldWarning, warn_caller
 from manyhands.inference.gold_samples import LEVEL, compare_doubts
 from manyhands.metrics.accuracy_estimate import estimate_accuracy
 from manyhands.metrics.sample_levels import LEAST_GOLD, Level, level_of_gold, level_of_sample
@@ -119,7 +119,7 @@ def accuracy_of_labels(
 
     Warns
     -----
-    UserWarning
+    ChosenGoldWarning
         If gold or sampled labels are left out, because they were not drawn at random.
 
     Examples
@@ -194,7 +194,8 @@ def _resembling(
         f"{which} of items that are {more} in doubt than the others (rank test, p = "
         f"{found.p_value:.2g}), so they were not drawn at random. They are left out of the share "
         f"of right labels, because wrong labels are {wrong} among them. To measure this share, "
-        f"check {N_RANDOM} labels drawn at random"
+        f"check {N_RANDOM} labels drawn at random",
+        ChosenGoldWarning,
     )
     return has & drawn
 

@@ -63,7 +63,9 @@ def _about_identification(inputs: Inputs) -> Warnings:
 
 
 def _about_chosen_gold(inputs: Inputs) -> Warnings:
-    """Yield what `fit` says of known labels: that they were chosen, or contradict the model."""
+    """Yield what shows that known or gold labels were chosen, or contradict the model."""
+    for note in inputs.level_notes:
+        yield WarningCode.GOLD_CHOSEN, _sentence(note)
     for fitted in (inputs.aggregator, inputs.classifier):
         told = getattr(fitted, "gold_note_", None)
         if told is not None:

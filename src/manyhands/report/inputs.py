@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from manyhands.annotations.ids import as_frame, is_default_index
 from manyhands.annotations.target import matched, rows_of, same_ids
 from manyhands.decision.labels import best_of, is_scale_of_grades, pick
 from manyhands.decision.rules import AUTO, apply_rule
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, ChosenGoldWarning, warn_caller
 from manyhands.inference import MajorityVote
 from manyhands.inference.identifiability import identified
 from manyhands.inference.inputs import (
@@ -134,23 +135,38 @@ class Inputs:
         models = {"aggregator": self.aggregator, "classifier": self.classifier}
         return None if self.inferred is None else models.get(self.inferred.kind)
 
-    @cached_property
+    @property
     def level(self) -> Level | None:
         """How many of the inferred labels are right; None if nothing tells."""
+        return self._level_and_notes[0]
+
+    @property
+    def level_notes(self) -> list[str]:
+        """Why gold labels do not measure how many labels are right, if they do not."""
+        return self._level_and_notes[1]
+
+    @cached_property
+    def _level_and_notes(self) -> tuple[Level | None, list[str]]:
         inferred, model = self.inferred, self.source
         if inferred is None:
-            return None
+            return None, []
         is_own = inferred.probable and inferred.name == type(model).__name__
-        return level_of_labels(
-            self.table,
-            model,
-            inferred.codes,
-            inferred.posterior if is_own else None,
-            gold=self.level_gold,
-            random=self.random_gold,
-            fitted=self.aggregator,
-            identified=self.identified,
-        )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            level = level_of_labels(
+                self.table,
+                model,
+                inferred.codes,
+                inferred.posterior if is_own else None,
+                gold=self.level_gold,
+                random=self.random_gold,
+                fitted=self.aggregator,
+                identified=self.identified,
+            )
+        for each in caught:
+            warn_caller(str(each.message), each.category)
+        told = [each for each in caught if issubclass(each.category, ChosenGoldWarning)]
+        return level, [str(each.message) for each in told]
 
     @cached_property
     def certainty(self) -> Certainty:
