@@ -556,8 +556,8 @@ def next_(
         say(told_of_new_items(new_items))
     say(answer)
     if told.level is not None:
-        more = [] if known is None else [f"--known={path}" for path in known]
-        how_many = command_of("budget", tables, reading, *more)
+        labels = [f"--known={path}" for path in known or ()]
+        how_many = command_of("budget", tables, reading, *labels)
         say(f"How many annotations per item are worth buying: {how_many}")
     if judged:
         least = limit(plan)
