@@ -87,7 +87,7 @@ def test_gold_measures_how_many_are_within_one_grade():
     held = 0
     for seed in range(20):
         table, y = crowd(seed, n=200)
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(100 + seed)  # Of a hundred samples, one seems to be chosen.
         gold = np.where(np.isin(np.arange(200), rng.choice(200, 60, replace=False)), y, -1)
         found, _, near = told_of(table, y, gold=gold)
         own = found["levels"]["within_one"]
