@@ -169,6 +169,37 @@ def test_to_review_means_the_same_everywhere():
     assert f"{n}\u00a0labels need review" in page
 
 
+@pytest.mark.parametrize("answers", [4, 8])
+def test_the_first_screen_names_a_label_for_review_only_if_the_table_of_labels_does(answers):
+    """Its rows, its number and its title are those of labels.csv; so are the labels in doubt."""
+    rows = [row for row in read("A.csv") if int(row["worker"][1:]) < answers]
+    write_csv(Path("B.csv"), [("task", "worker", "label"), *(list(r.values())[:3] for r in rows)])
+    said = done("aggregate", "B.csv", "--out", "labels").stdout
+    actions = {row["task"]: row["action"] for row in read("labels/labels.csv")}
+    n = sum(each == "review" for each in actions.values())
+    assert (n > 0) == (answers == 8)
+    assert f"review {n}" in said
+    summary = json.loads(Path("labels/summary.json").read_text())
+    steps = {each["code"]: each for each in summary["actions"]}
+    left = sum(each != "accept" for each in actions.values())
+    assert summary["review"]["labels"]["total"] == summary["labels"]["uncertain"]["total"] == left
+    listed = {row["id"] for row in summary["review"]["labels"]["rows"]}
+    assert "accept" not in {actions[each] for each in listed}
+    page = Path("labels/report.html").read_text(encoding="utf-8")
+    shown = summary["review"]["labels"]["shown"]
+    if shown < left:
+        assert f"Showing {shown} of {left} labels that are not accepted" in page
+    command = "manyhands explore labels --annotations B.csv"
+    assert f"<code>{command}</code>" in page
+    if n:
+        assert steps["check"]["title"] == "Review these labels first"
+        assert steps["check"]["text"].startswith(f"{n} labels need review.")
+        assert {actions[row["id"]] for row in steps["check"]["rows"]} == {"review"}
+    else:
+        assert "Review these labels" not in page
+        assert "check" not in steps or "review" not in steps["check"]["text"].lower()
+
+
 def test_the_rule_that_is_printed_is_that_of_every_label():
     """It says what to do with a label that is 94 % certain, and why another one is accepted."""
     said = " ".join(done("aggregate", "A.csv", "--out", "labels").stdout.split())

@@ -335,7 +335,7 @@ def _write_folder(
     inputs = read_inputs(table, aggregator, **given)
     if matched is not None:
         inputs = replace(inputs, measuring=matched.measuring, random_gold=matched.random)
-    summary, profiles = summarize_inputs(inputs, title=title, actions=found.count_actions())
+    summary, profiles = summarize_inputs(inputs, title=title, labels=found)
     note_unused_gold(summary, export)
     shown = shown or shown_of(export)
     own: dict[str, Any] = {"files": named, "keep_formulas": keep_formulas}

@@ -185,8 +185,7 @@ def keep_model(
         train, over_classes, labels, known=known, identified=decided, probability=told
     )
     found = replace(found, random=drawn)
-    counts = found.count_actions()
-    summary, profiles = summarize_inputs(inputs, selection, title, new_items, counts)
+    summary, profiles = summarize_inputs(inputs, selection, title, new_items, found)
     note_unused_gold(summary, export)
     name_files(summary, folder, files)
     staged = folder / STAGING

@@ -14,7 +14,7 @@ from manyhands.report.first import (
     MEASURED_NOTE,
     UNKNOWN,
     First,
-    command_of,
+    commands_of,
     figure_of,
     first_section,
 )
@@ -69,7 +69,7 @@ def first_screen(s: Mapping[str, Any]) -> First:
             "your grades, a majority that is too strict or too mild cannot be seen."
         )
         lines.append(severe + Markup(" The labels allow for this.") + asked)
-    commands = [command_of(step, s) for step in s["actions"]]
+    commands = [command for step in s["actions"] for command in commands_of(step, s)]
     return First(
         fact or "What the annotations show",
         why,

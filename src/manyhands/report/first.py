@@ -123,7 +123,8 @@ def first_section(
         "first_screen": screen,
         "told_of_annotator": told_of_annotator,
         "told_of_label": told_of_label,
-        "command_of": command_of,
+        "filled": filled,
+        "COMMAND": COMMAND,
         "MOST_ROWS": MOST_ROWS,
     }
     return Section(key, "What to do next", "first.html", summarise, words=words, is_question=False)
@@ -178,6 +179,17 @@ def told_of_annotator(row: Mapping[str, Any]) -> str:
     )
 
 
-def command_of(step: Mapping[str, Any], s: Mapping[str, Any]) -> str:
-    """Return the command of a step, with the names of the files where the summary has them."""
-    return fill_command(str(step.get("command") or ""), s.get("files"))
+COMMAND = ": manyhands "
+"""What stands between an advice and the command that follows it."""
+
+
+def filled(command: str | None, s: Mapping[str, Any]) -> str:
+    """Return a command with the names of the files where the summary has them."""
+    return fill_command(command or "", s.get("files"))
+
+
+def commands_of(step: Mapping[str, Any], s: Mapping[str, Any]) -> list[str]:
+    """Return the commands of a step: its own, and those that its advice ends with."""
+    texts = [text.partition(COMMAND) for text in step.get("advice") or ()]
+    commands = [step.get("command"), *(f"manyhands {pasted}" for _, _, pasted in texts if pasted)]
+    return [filled(command, s) for command in commands if command]

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations.groups import ALONE
-from manyhands.io.consensus_labels import REVIEW_RULE, RULE, consensus
+from manyhands.io.consensus_labels import ACTIONS, REVIEW_RULE, RULE, Consensus, consensus
 from manyhands.report.filters import percent
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.limits import LIMITS
 from manyhands.report.section import Answer, Content, Findings, Section
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import BoolArray, FloatArray, IntArray
 from manyhands.wording import counted
 
 CERTAIN = 0.95
 """Labels with at least this probability count as certain, where the annotations decide them."""
 
 
-def count_actions(inputs: Inputs) -> dict[str, int] | None:
-    """Count the labels of every action that `consensus` recommends; None if there is no choice."""
+def consensus_of(inputs: Inputs) -> Consensus | None:
+    """Return the labels with the actions that `consensus` recommends; None if nothing is chosen."""
     inferred, table = inputs.inferred, inputs.table
     if inferred is None or table.n_classes < 2:
         return None
@@ -35,7 +35,7 @@ def count_actions(inputs: Inputs) -> dict[str, int] | None:
         if getattr(model, "sample_note_", None) is not None:
             given["identified"] = inputs.known  # A random sample contradicts the rest.
     filled = filled_rows(inferred.posterior)
-    return consensus(inputs.whole, filled, labels, **given).count_actions()
+    return consensus(inputs.whole, filled, labels, **given)
 
 
 def filled_rows(posterior: FloatArray) -> FloatArray:
@@ -48,14 +48,27 @@ def filled_rows(posterior: FloatArray) -> FloatArray:
     return filled
 
 
-def find_counts(found: Findings) -> Mapping[str, int] | None:
-    """Labels of every recommended action, unless they are at hand; see `count_actions`."""
-    return count_actions(found.inputs) if found.counts is None else found.counts
+def find_consensus(found: Findings) -> Consensus | None:
+    """Find the labels with their recommended actions; see `consensus_of`."""
+    return consensus_of(found.inputs) if found.labels is None else found.labels
+
+
+def find_doubtful(found: Findings) -> BoolArray | None:
+    """Mask the annotated instances whose label is not accepted; None where nothing is chosen.
+
+    This is what the whole report calls a label in doubt. Its number is what ``labels.csv`` does not
+    accept, but for the items that nobody annotated.
+    """
+    labels = found.once(find_consensus)
+    if labels is None:
+        return None
+    doubtful: BoolArray = found.inputs.annotated & (labels.actions != ACTIONS[0])
+    return doubtful
 
 
 def labels_section(found: Findings) -> Content | None:
     """Inferred labels of the annotated instances; None if nothing is annotated."""
-    inputs, inferred, actions = found.inputs, found.inputs.inferred, found.once(find_counts)
+    inputs, inferred, chosen = found.inputs, found.inputs.inferred, found.once(find_consensus)
     if inferred is None:
         return None
     rows = np.flatnonzero(inputs.annotated)
@@ -66,12 +79,12 @@ def labels_section(found: Findings) -> Content | None:
         "n": len(rows),
         "n_ties_decided": int(inputs.tied.sum()),
         "n_against_majority": int((against > 0).sum()),
-        "actions": None if actions is None else dict(actions),
+        "actions": None if chosen is None else chosen.count_actions(),
         "rule": RULE,
         "confidence": _confidence_section(inputs, inferred, rows),
         "dependence": _dependence(inputs, inferred),
         "all": _listing(inputs, rows, "all_labels") if len(rows) <= LIMITS["all_labels"] else None,
-        "uncertain": _uncertain(inputs, inferred, rows),
+        "uncertain": _uncertain(inputs, inferred, found.once(find_doubtful)),
         "against_majority": _listing(inputs, _most_overruled(inputs, against), "against_majority"),
     }
 
@@ -116,14 +129,14 @@ def _confidence_section(
     }
 
 
-def _uncertain(inputs: Inputs, inferred: Inferred, rows: IntArray) -> dict[str, Any] | None:
-    if not inferred.probable:
+def _uncertain(
+    inputs: Inputs, inferred: Inferred, doubtful: BoolArray | None
+) -> dict[str, Any] | None:
+    if not inferred.probable or doubtful is None:
         return None
-    values = confidence(inferred)[rows]
-    order = rows[np.argsort(values, kind="stable")]
-    # Leaves out labels that would print as 100 %.
-    doubtful = order[np.sort(values) < 0.9995]
-    return _listing(inputs, doubtful, "uncertain")
+    rows = np.flatnonzero(doubtful)
+    order = rows[np.argsort(confidence(inferred)[rows], kind="stable")]
+    return _listing(inputs, order, "uncertain")
 
 
 def _against_majority(inputs: Inputs, inferred: Inferred) -> IntArray:

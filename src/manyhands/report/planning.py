@@ -28,7 +28,7 @@ from manyhands.planning.screening import screened
 from manyhands.report.filters import count
 from manyhands.report.headline import are_decided, find_levels
 from manyhands.report.inputs import Inputs
-from manyhands.report.labels import filled_rows
+from manyhands.report.labels import filled_rows, find_consensus
 from manyhands.report.limits import LIMITS, MIN_GAIN
 from manyhands.report.section import Action, Answer, Content, Findings, Section
 from manyhands.typing import BoolArray, IntArray
@@ -438,7 +438,8 @@ def _per_annotator(
 # -- what to do, and what it answers ---------------------------------------------------------------
 
 
-def _actions(found: Findings) -> Iterator[Action]:
+def plan_actions(found: Findings) -> Iterator[Action]:
+    """Yield what the plan advises: a random sample, or further annotations."""
     plan = found.once(plan_section)
     if plan is None:
         return
@@ -471,8 +472,22 @@ def _actions(found: Findings) -> Iterator[Action]:
         else enough(plan),
         _worth(plan, n_instances),
         rows,
+        _or_correct(found),
         command=next_command(plan, plan["n"]),
     )
+
+
+EXPLORE = "manyhands explore FOLDER --annotations ANNOTATIONS"
+"""Command that opens the page on which a person corrects labels."""
+
+
+def _or_correct(found: Findings) -> list[str]:
+    """Say what else helps where labels are in doubt and none needs review yet."""
+    labels = found.once(find_consensus)
+    if labels is None or labels.count_actions()["review"]:
+        return []
+    told = "if you can judge the items yourself, you may instead correct the most doubtful labels"
+    return [f"{told}: {EXPLORE}"]
 
 
 def _worth(plan: Mapping[str, Any], n_instances: int) -> float:
@@ -502,7 +517,7 @@ PLAN = Section(
     "Do you need more annotations?",
     "plan.html",
     plan_section,
-    actions=_actions,
+    actions=plan_actions,
     instances=_instances,
     words={
         "gain_words": gain_words,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,33 +15,67 @@ from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import ReviewQueue, review_queue
 from manyhands.report.headline import find_levels, n_wrong, number_of_wrong
 from manyhands.report.inputs import Inputs
-from manyhands.report.labels import find_counts
+from manyhands.report.labels import find_consensus
 from manyhands.report.limits import LIMITS
-from manyhands.report.planning import Basis, find_basis
+from manyhands.report.planning import EXPLORE, Basis, find_basis, plan_actions
 from manyhands.report.section import Action, Answer, Content, Findings, Section
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manyhands.wording import ALL_TO_REVIEW, N_RANDOM, count_ends, counted
+
+
+class Doubted(NamedTuple):
+    """The labels of the annotated items, the most doubtful first.
+
+    Attributes
+    ----------
+    queue : ReviewQueue
+    certainty : Certainty
+    actions, is_known : arrays of shape (len(queue),)
+        What is recommended for each label of the queue, and whether it was given.
+    n_to_review : int
+        Labels that need review, as ``labels.csv`` has it.
+    """
+
+    queue: ReviewQueue
+    certainty: Certainty
+    actions: AnyArray
+    is_known: BoolArray
+    n_to_review: int
+
+
+def find_doubted(found: Findings) -> Doubted | None:
+    """Find the order in which to check labels; None where nothing was chosen."""
+    inputs, basis, labels = found.inputs, found.once(find_basis), found.once(find_consensus)
+    if basis is None or labels is None:
+        return None
+    certainty = certainty_of_basis(inputs, basis, inputs.level)
+    queue = queue_of(inputs, basis, certainty)
+    place = {each: i for i, each in enumerate(inputs.table.instances.tolist())}
+    rows = np.array([place[each] for each in queue.instances.tolist()], dtype=np.int64)
+    known = np.zeros(len(place), dtype=bool) if inputs.known is None else inputs.known
+    n = labels.count_actions()["review"]
+    return Doubted(queue, certainty, labels.actions[rows], known[rows], n)
 
 
 def review_section(found: Findings) -> Content | None:
     """Labels, and single annotations, in the order in which to check them."""
-    inputs, basis, actions = found.inputs, found.once(find_basis), found.once(find_counts)
-    if basis is None or actions is None:
+    inputs, basis, own = found.inputs, found.once(find_basis), found.once(find_doubted)
+    if basis is None or own is None:
         return None
-    certainty = certainty_of_basis(inputs, basis, inputs.level)
-    queue = queue_of(inputs, basis, certainty)
-    single = queue_of(inputs, basis, certainty, by="annotation", n=LIMITS["review"])
-    own = review_queue(basis.model, inputs.table, labels=basis.codes).scores
-    doubtful = int((own >= 0.0005).sum())
-    told = queue.scores[own > 0]  # Of the others, the labels are known.
+    accepted = own.actions == "accept"
+    # What is accepted comes last: with few annotations, even a surer label is in doubt.
+    order = np.argsort(accepted, kind="stable")
+    told = own.queue.scores[order][~own.is_known[order]]
+    is_told = own.certainty.is_known
+    single = queue_of(inputs, basis, own.certainty, by="annotation", n=LIMITS["review"])
     return {
         "source": basis.name,
-        "n": len(queue),
-        "n_to_review": actions["review"],
-        "n_expected_wrong": float(told.sum()) if certainty.is_known else None,
-        "half": _until(told, 0.5) if certainty.is_known else None,
-        "labels": _queue_rows(queue, doubtful),
-        "annotations": _queue_rows(single, len(single)),
+        "n": len(own.queue),
+        "n_to_review": own.n_to_review,
+        "n_expected_wrong": float(told.sum()) if is_told else None,
+        "half": _until(told, 0.5) if is_told else None,
+        "labels": _queue_rows(own.queue, np.flatnonzero(~accepted)),
+        "annotations": _queue_rows(single, np.arange(len(single))),
     }
 
 
@@ -81,8 +115,8 @@ def _until(scores: FloatArray, share: float) -> int:
     return int(np.searchsorted(scores.cumsum(), share * total) + 1) if total > 0 else 0
 
 
-def _queue_rows(queue: ReviewQueue, total: int) -> dict[str, Any]:
-    shown = min(LIMITS["review"], total)
+def _queue_rows(queue: ReviewQueue, order: IntArray) -> dict[str, Any]:
+    shown = order[: LIMITS["review"]]
     columns = {
         "id": queue.instances,
         "annotator": queue.annotators,
@@ -91,37 +125,49 @@ def _queue_rows(queue: ReviewQueue, total: int) -> dict[str, Any]:
         "score": queue.scores,
         "grades_off": queue.grades_off,
     }
-    kept = {k: values[:shown].tolist() for k, values in columns.items() if values is not None}
+    kept = {k: values[shown].tolist() for k, values in columns.items() if values is not None}
     rows = [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
-    return {"total": total, "shown": shown, "rows": rows}
+    return {"total": len(order), "shown": len(shown), "rows": rows}
 
 
 # -- what to do, and what it answers ---------------------------------------------------------------
 
 
 def _actions(found: Findings) -> Iterator[Action]:
-    own = found.once(review_section)
-    if own is None:
+    own, section = found.once(find_doubted), found.once(review_section)
+    if own is None or section is None or not section["labels"]["rows"]:
         return
-    rows = own["labels"]["rows"][: LIMITS["actions"]]
-    if not rows:
-        return
+    # By the rule of labels.csv: where no label needs review, another step settles the doubt.
+    first, n = np.flatnonzero(own.actions == "review"), own.n_to_review
+    title, need = "Review these labels first", f"{counted(n, 'label')} {_needs(n)} review. "
+    if not n:
+        if any(plan_actions(found)):
+            return
+        first, title, need = np.flatnonzero(own.actions != "accept"), CORRECT, ""
     levels = found.once(find_levels)
     wrong = n_wrong({"levels": levels})
     yield Action(
         ActionCode.CHECK,
         "review",
-        "Review these labels first",
-        _how_many_wrong(own["n"], levels, wrong),
+        title,
+        need + _how_many_wrong(section["n"], levels, wrong),
         # Half of the expected mistakes come first in this order.
-        (own["n_to_review"] if wrong is None else wrong) / 2,
-        rows,
+        (section["n_to_review"] if wrong is None else wrong) / 2,
+        _queue_rows(own.queue, first)["rows"][: LIMITS["actions"]],
         [
             "this command opens a page on which you correct a label with one key. To use your "
             "corrections, give their file to 'manyhands fit' or 'manyhands aggregate' as --known"
         ],
-        "manyhands explore FOLDER --annotations ANNOTATIONS",
+        EXPLORE,
     )
+
+
+CORRECT = "Correct the most doubtful labels"
+"""Title of the step where further annotations would hardly help, and no label needs review."""
+
+
+def _needs(n: int) -> str:
+    return "needs" if n == 1 else "need"
 
 
 def _how_many_wrong(n: int, levels: Mapping[str, Any] | None, wrong: float | None) -> str:
@@ -171,7 +217,7 @@ def _to_review(found: Mapping[str, Any]) -> str:
     n = found.get("n_to_review")
     if n and n == found["n"] and n > 1:
         return f"All of them. Begin with {N_RANDOM} labels that are drawn at random."
-    return f"{counted(n, 'label')} {'needs' if n == 1 else 'need'} review." if n else ""
+    return f"{counted(n, 'label')} {_needs(n)} review." if n else ""
 
 
 REVIEW = Section(

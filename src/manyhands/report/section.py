@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from manyhands.io.consensus_labels import Consensus
 from manyhands.metrics import Level
 from manyhands.report.inputs import Inputs
 
@@ -48,8 +49,8 @@ class Findings(Once):
         The comparison of methods.
     new_items : Level, optional
         How often the classifier is right on new items.
-    counts : dict {action: number of labels}, optional
-        Labels of every recommended action, if they were counted already.
+    labels : Consensus, optional
+        The labels with their recommended actions, if they are at hand.
     sections : sequence of Section
         The sections of the report, in page order.
     """
@@ -57,7 +58,7 @@ class Findings(Once):
     inputs: Inputs
     selection: Any = None
     new_items: Level | None = None
-    counts: Mapping[str, int] | None = None
+    labels: Consensus | None = None
     sections: Sequence[Section] = ()
 
 

@@ -16,6 +16,7 @@ from manyhands.annotations.target import Sharded, is_sharded
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.inference.votes import HARMLESS_CLASSES, check_size
+from manyhands.io.consensus_labels import Consensus
 from manyhands.metrics import Level
 from manyhands.report.annotators import annotator_columns, find_profiles
 from manyhands.report.counts import classes_section, data_section, store_sections
@@ -140,16 +141,16 @@ def summarize_inputs(
     selection: Any = None,
     title: str | None = None,
     new_items: Level | None = None,
-    actions: Mapping[str, int] | None = None,
+    labels: Consensus | None = None,
     *,
     sections: Sequence[Section] = SECTIONS,
 ) -> tuple[Summary, dict[str, list[Any]]]:
     """Return the summary of checked inputs, and the columns of ``annotators.csv``.
 
-    The summary lists the first annotators, and the columns have all of them. ``actions`` counts
-    the labels of every recommended action, if they are at hand.
+    The summary lists the first annotators, and the columns have all of them. ``labels`` are those
+    with their recommended actions, if they are at hand.
     """
-    found = Findings(inputs, selection, new_items, actions, tuple(sections))
+    found = Findings(inputs, selection, new_items, labels, tuple(sections))
     summary = {
         "version": VERSION,
         "generator": GENERATOR,
