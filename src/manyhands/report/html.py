@@ -70,6 +70,7 @@ def render_report(
             "render_report(summarize(table))"
         )
     _check_version(summary)
+    summary = with_present_keys(summary)
     sections = sections_of(summary) if sections is None else sections
     known = {each.key: None for each in sections if each.summarise}
     summary = known | dict(summary)
@@ -234,7 +235,17 @@ def read_summary(path: str | os.PathLike[str]) -> Mapping[str, Any]:
         ) from error
     if not isinstance(summary, dict):
         raise ValueError(f"{os.fspath(path)!r} holds a {type(summary).__name__}, not a summary")
-    return summary
+    return with_present_keys(summary)
+
+
+def with_present_keys(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replace the former key of a stack's relative informedness, ``parity``, if it is there."""
+    training = summary.get("training") or {}
+    stack = training.get("stack") or {}
+    if "parity" not in stack:
+        return summary
+    present = {{"parity": "relative_informedness"}.get(k, k): value for k, value in stack.items()}
+    return {**summary, "training": {**training, "stack": present}}
 
 
 def _check_version(summary: Mapping[str, Any]) -> None:

@@ -64,7 +64,7 @@ def _stack(classifier: Any) -> dict[str, Any] | None:
             {"name": name, "weight": weight, "temperature": temperatures[name]}
             for name, weight in weights.items()
         ],
-        "parity": classifier.relative_informedness_,
+        "relative_informedness": classifier.relative_informedness_,
         "weak_features": WarningCode.LOW_INFORMEDNESS in getattr(classifier, "doubts_", {}),
         "vote_share": classifier.vote_share_,
         "class_prior": prior if isinstance(prior, str) else "given",
