@@ -509,6 +509,58 @@ def test_intervals_after_a_review_are_as_wide_as_claims_are_off():
     assert MODEL_ERROR < off < REVIEWED_ERROR
 
 
+@pytest.mark.parametrize("table", ["simulated", pytest.param("ms", marks=pytest.mark.data)])
+def test_corrections_of_doubtful_labels_are_no_sample_and_the_headline_says_so(
+    claims, table, request
+):
+    """Ten, fifty and a hundred corrections: the claim holds, and its range has its reason."""
+    if table == "simulated":
+        y = np.random.default_rng(0).integers(4, size=600)
+        given = make_crowd(y, annotations_per_instance=3.0, random_state=0)
+        case = claims.Labelled(table, given, y)
+    else:
+        request.getfixturevalue("data_home")
+        case = claims.real(table)
+    values = np.array([*case.table.classes.tolist(), None], dtype=object)
+    reason = "may leave this range wider than it was before"
+
+    def said(known, drawn=None):
+        gold = values[np.where(known, case.gold, -1)]
+        more = {} if drawn is None else {"random_gold": drawn}
+        model = DawidSkene().fit(case.table, gold=gold, **more)
+        summary = summarize(case.table, aggregator=model)
+        codes = np.searchsorted(case.table.classes, model.labels_)
+        others = ~known & (case.gold >= 0)
+        return (
+            model,
+            summary["levels"]["labels"],
+            headline(summary),
+            np.mean((codes == case.gold)[others]),
+        )
+
+    none = np.zeros(case.table.n_instances, dtype=bool)
+    model, before, told, _ = said(none)
+    assert reason not in told
+    order = np.argsort(model.posterior_.max(axis=1), kind="stable")
+    order = order[case.gold[order] >= 0]
+    for n in (10, 50, 100):
+        known = none.copy()
+        known[order[:n]] = True
+        _, level, told, right = said(known)
+        assert level["source"] == "model"
+        assert level["low"] <= right <= level["high"]
+        assert reason in told
+        if n == 10:
+            assert level["high"] - level["low"] > before["high"] - before["low"]
+    known = none.copy()
+    known[np.random.default_rng(1).permutation(order)[:100]] = True
+    _, level, told, right = said(known, known)
+    assert level["source"] == "sample"
+    assert level["low"] <= right <= level["high"]
+    assert level["high"] - level["low"] < before["high"] - before["low"]
+    assert reason not in told
+
+
 @pytest.mark.data
 def test_a_collapsed_fit_stays_undecided_when_some_of_its_labels_are_reviewed(claims, data_home):
     case = claims.real("metlit5")

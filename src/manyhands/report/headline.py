@@ -31,7 +31,7 @@ from manyhands.metrics.sample_levels import VAGUE
 from manyhands.report.filters import clipped, count, percent_range
 from manyhands.report.section import Findings
 from manyhands.typing import BoolArray, FloatArray, IntArray
-from manyhands.wording import SAMPLE_TELLS, percent_ends
+from manyhands.wording import N_RANDOM, SAMPLE_TELLS, percent_ends
 
 Summary = Mapping[str, Any]
 
@@ -190,9 +190,12 @@ def headline_and_reason(summary: Summary) -> Headline:
     if level is None:
         asked = f"How many of the {labels} are right" if rest > 1 else f"Whether {labels} is right"
         return Headline(f"{asked} is not known: ", _why_unknown(summary))
-    alike = found.get("alike") if level["source"] not in ("gold", "sample") else None
     fact = _told_level(found, level, rest, labels) + _told_near(found)
-    return Headline(fact, f" {_told_alike(found)}" if alike else "")
+    if level["source"] in ("gold", "sample"):
+        return Headline(fact)
+    why = [_told_alike(found)] if found.get("alike") else []
+    why += [_told_unmeasured(n - rest)] if rest < n else []
+    return Headline(fact, "".join(f" {text}" for text in why))
 
 
 def _told_near(found: Mapping[str, Any]) -> str:
@@ -232,6 +235,21 @@ def _told_alike(found: Mapping[str, Any]) -> str:
         f"{_named(found['alike'])} may share mistakes. If they do, the share of right labels is "
         "in the "
         f"lower part of this range; if not, it is in the upper part. {_counted_apart(found)}"
+    )
+
+
+def _told_unmeasured(n: int) -> str:
+    """Say why known labels, such as a review's, may leave the range wider than it was before.
+
+    A queue holds the labels that a model doubts. What it is wrong about among the others, it cannot
+    see, so its expectation is less exact there (`REVIEWED_ERROR`).
+    """
+    labels, they = ("The known label", "it was") if n == 1 else ("The known labels", "they were")
+    return (
+        f"{labels} may leave this range wider than it was before: nothing says that {they} drawn "
+        "at random, and mistakes that the model did not doubt remain among the other labels. "
+        f"Checking {N_RANDOM} random items would narrow the range (manyhands review --random "
+        f"{N_RANDOM})."
     )
 
 
