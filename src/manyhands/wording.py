@@ -172,6 +172,17 @@ def count_ends(n: int, low: float, high: float) -> tuple[int, int]:
     return round(n * first / 100), round(n * last / 100)
 
 
+def spread(low: str, high: str, same: str) -> str:
+    """Write the range of two written numbers, or ``same`` if nothing lies between them.
+
+    Examples
+    --------
+    >>> spread("1", "3", "each"), spread("3.5", "3.5", "the same in all runs")
+    ('1 to 3', 'the same in all runs')
+    """
+    return same if low == high else f"{low} to {high}"
+
+
 def counted(n: float, noun: str, plural: str | None = None) -> str:
     """Write a number with its noun.
 

@@ -129,7 +129,7 @@ def test_aggregate_writes_what_the_library_infers(home):
 
 def test_aggregate_prints_the_first_labels_and_where_the_others_are(home):
     result = done("aggregate", "A.csv", "--gold", "gold.csv", "--set", "max_iter=3")
-    assert "DawidSkene: 48 instances" in result.stdout
+    assert "DawidSkene: 48 items" in result.stdout
     assert "... and 38 more (--out labels.csv writes all)" in result.stdout
     assert "accuracy: " in result.stdout
     assert result.stderr == ""
@@ -287,7 +287,7 @@ def test_a_meaning_is_given_once_and_is_no_class(unchanged, command):
 
 def test_fit_predict_report(home):
     result = done(*fit_arguments("--gold", "gold.csv", "--classes", "classes.txt"))
-    assert "annotations of 36 instances by 5 annotators" in result.stdout
+    assert "annotations of 36 items by 5 annotators" in result.stdout
     assert "left out: " in result.stdout
     order = [result.stdout.index(f"last epoch, {split}") for split in ("train (36)", "test (12)")]
     assert order == sorted(order)
@@ -452,7 +452,7 @@ def test_gold_of_unknown_tasks_is_named(home):
     rows = read_rows(home / "gold_plain.csv")
     write_csv(home / "gold_more.csv", [*rows, ("100", "1"), ("101", "1")])
     told = done(*fit_arguments("--gold", "gold_more.csv")).stderr
-    assert "2 of 50 tasks with gold are not among the 48 instances (0, 1, ..., 47)" in told
+    assert "2 of 50 tasks with gold are not among the 48 items (0, 1, ..., 47)" in told
     assert "(gold_more.csv, row 50: task 100; " in told
 
 
@@ -648,7 +648,7 @@ def test_unusable_arguments_of_aggregate(unchanged, arguments, says):
         ({}, ["--holdout", "0"], ["--holdout 0.0"]),
         ({}, ["--holdout", "1.5"], ["--holdout 1.5"]),
         ({}, ["--holdout", "nan"], ["--holdout nan"]),
-        ({}, ["--holdout", "0.0001"], ["--holdout 0.0001", "of 48 instances"]),
+        ({}, ["--holdout", "0.0001"], ["--holdout 0.0001", "of 48 items"]),
         ({}, ["--seed", str(2**32 - 1), "--seeds", "2"], [str(2**32)]),
         ({}, ["--gold", "gold_ids.csv"], ["'x0'"]),
         ({}, ["--gold", "gold_labels.csv"], ["gold", "7"]),

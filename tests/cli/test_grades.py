@@ -312,7 +312,7 @@ def test_where_everybody_has_answered_everything_a_new_annotator_is_advised(shee
         assert found["worker"].isna().all()
         refused = run("budget", str(sheet), *reading)
         assert refused.exit_code == 3
-        assert "a new annotator: 'manyhands next' lists the instances" in " ".join(
+        assert "a new annotator: 'manyhands next' lists the items" in " ".join(
             refused.stderr.split()
         )
     shown = json.loads(said("next", sheet, *READING, "-n", 2, "--json"))

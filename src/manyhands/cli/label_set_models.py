@@ -126,7 +126,7 @@ def _estimator(how: Any, *, quiet: bool) -> Any:
         kind = find_classifier(how.method)
         if kind is not AggregatedClassifier:
             raise AnnotationError(
-                f"--method {how.method}: {kind.__name__} learns one label per instance, and the "
+                f"--method {how.method}: {kind.__name__} learns one label per item, and the "
                 f"answers are sets; leave --method out, which takes aggregated. {STACK}"
             )
     own = parse_settings(how.settings or [], AggregatedClassifier, reserved=RESERVED)
@@ -173,7 +173,7 @@ def predict_sets(
         [row["task"], visible(row["labels"] or "(none)"), visible(row["least_sure"])]
         for row in result["labels"][:SHOWN]
     ]
-    print_table(f"{n:,} instances", ["task", "labels", "least sure"], rows)
+    print_table(f"{n:,} items", ["task", "labels", "least sure"], rows)
     if (more := n - len(rows)) > 0:
         say(f"... and {more:,} more" + ("" if out else " (--out predictions.csv writes all)"))
     for line in scores_of(result.get("gold")):

@@ -35,7 +35,7 @@ FLAGGED = 3
 """Annotators to look at who are named."""
 
 TITLES = {
-    "instances": "instances",
+    "instances": "items",
     "annotators": "annotators",
     "answers": "answers",
     "options": "options",
@@ -43,7 +43,7 @@ TITLES = {
     "ticks_per_answer": "ticks per answer",
     "answers_without_a_tick": "answers without a tick",
     "different_sets": "different sets",
-    "answers_per_instance": "answers per instance",
+    "answers_per_instance": "answers per item",
     "abstentions": "abstentions",
     "skips": "skips",
 }
@@ -162,7 +162,7 @@ def agreement_of_sets(tables: list[Path], reading: Reading, json: bool) -> None:
     if len(distances) == 1:
         say("distances of Jaccard and MASI compare up to 20,000 different sets, and here are more")
     if any(row["value"] is None for row in [*rows.values(), *options]):
-        say("empty: undefined (no instance has two answers, or there is nothing to disagree on)")
+        say("empty: undefined (no item has two answers, or there is nothing to disagree on)")
 
 
 def aggregate_sets(
@@ -388,7 +388,7 @@ def print_sets(result: dict[str, Any], out: Path | None, to: str) -> None:
         for row in result["labels"][:SHOWN]
     ]
     head = ["task", "labels", "action", "least sure"]
-    print_table(f"{result['method']}: {n:,} instances", head, rows)
+    print_table(f"{result['method']}: {n:,} items", head, rows)
     if (more := n - len(rows)) > 0:
         say(f"... and {more:,} more" + ("" if out else " (--out labels.csv writes all)"))
     say(result["headline"])

@@ -165,6 +165,9 @@ PHRASES: Final[list[tuple[str, str]]] = [
 ]
 """Whole phrases, as regular expressions."""
 
+INSTANCE: Final = re.compile(r"(?<![\w'\"“‘/\\.=-])instance(?=s?(?![\w'\"”’/\\=-]|\.\w))")
+"""An instance, which the command line calls an item; not in names, which are quoted, and files."""
+
 OF_GOLD: Final = re.compile(r"^--(gold|known|audit)\b")
 """Beginnings of messages about tables whose columns have fixed names."""
 
@@ -210,10 +213,13 @@ def with_options(text: str) -> str:
     'name it in --abstain z, or say that there is none by --worker none'
     >>> with_options("read it again by read_annotations('a.csv', scale='ordinal', classes=[1, 2])")
     'read it again by manyhands aggregate a.csv --scale ordinal --classes 1,2'
+    >>> with_options("no column 'instance': 3 of the 9 instances have no instance.csv")
+    "no column 'instance': 3 of the 9 items have no instance.csv"
     """
     text = READ_AGAIN.sub(_aggregated, with_groups_option(text))
     for pattern, phrase in PHRASES:
         text = re.sub(pattern, phrase, text)
+    text = INSTANCE.sub("item", text)
     if OF_GOLD.match(text):
         text = re.sub(r"(there is no column '[^']*') \(--\w+\)", r"\1", text)
         return re.sub(r"\. Pass \w+=<name of the column>", "", text)

@@ -513,7 +513,7 @@ def _warnings(table: LabelSetTable) -> list[str]:
             )
     several = np.bincount(table.annotations_per_instance(), minlength=2)
     if not several[2:].any():
-        found.append("No instance has two annotators, so the labels are the answers.")
+        found.append("No item has two annotators, so the labels are the answers.")
     return found
 
 

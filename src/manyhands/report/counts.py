@@ -25,7 +25,7 @@ from manyhands.report.inputs import Inputs
 from manyhands.report.limits import IMBALANCED, LIMITS
 from manyhands.report.section import Answer, Content, Findings, Section
 from manyhands.typing import AnyArray, IntArray
-from manyhands.wording import MEASURES, count_with_share, counted, listed, percent, shorten
+from manyhands.wording import MEASURES, count_with_share, counted, listed, percent, shorten, spread
 
 
 def data_section(found: Findings) -> Content:
@@ -401,21 +401,21 @@ def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
     is_open = data["n_annotators"] is None  # Votes of nobody in particular.
     are_numbers = data["agreement"]["scale"] == "interval"
     rows = [
-        ("Instances", _number(data["n_instances"])),
+        ("Items", _number(data["n_instances"])),
         ("Annotators", "unknown" if is_open else _number(data["n_annotators"])),
         ("Annotations", _number(data["n_annotations"])),
         ("Different numbers" if are_numbers else "Classes", _number(data["n_classes"])),
-        ("Annotations per annotated instance", _spread(data["per_instance"])),
+        ("Annotations per annotated item", _spread(data["per_instance"])),
         ("Annotations per active annotator", _spread(data["per_annotator"])),
         (
-            "Instances without annotation",
+            "Items without annotation",
             count_with_share(data["n_unannotated"], data["n_instances"]),
         ),
         (
-            "Instances with a single annotation",
+            "Items with a single annotation",
             count_with_share(data["n_single"], data["n_instances"]),
         ),
-        ("Empty cells (instance, annotator)", percent(data["sparsity"])),
+        ("Empty cells (item, annotator)", percent(data["sparsity"])),
     ]
     if is_open:
         rows = [row for row in rows if "nnotator" not in row[0] or row[1] == "unknown"]
@@ -443,7 +443,7 @@ def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
         ("Abstentions", data["n_abstentions"]),
         ("Skips", data["n_skips"]),
         ("Annotators without annotation", data["n_silent"]),
-        ("Repeated (instance, annotator) pairs", data["n_repeated"]),
+        ("Repeated (item, annotator) pairs", data["n_repeated"]),
         ("Annotations added by a program (not counted)", data["n_added"]),
     ]
     return rows + [(name, _number(n)) for name, n in rare if n]
@@ -459,7 +459,7 @@ def _alpha(value: float | None) -> str:
 
 
 def class_rows(classes: dict[str, Any] | None) -> list[tuple[Any, str, str, str]]:
-    """Classes as (name, annotations, their share, instances by majority vote)."""
+    """Classes as (name, annotations, their share, items by majority vote)."""
     if classes is None:
         return []
     return [
@@ -485,7 +485,8 @@ def _spread(counts: dict[str, Any]) -> str:
     if counts["mean"] is None:
         return "-"
     middle, low, high = (_number(counts[name]) for name in ("median", "min", "max"))
-    return f"{_number(counts['mean'])} (median {middle}, {low} to {high})"
+    ends = spread(low, high, "")
+    return f"{_number(counts['mean'])} (median {middle}, {ends})" if ends else f"{middle} each"
 
 
 DATA = Section("data", "What is in the data?", "data.html", data_section, answer=answer_data)

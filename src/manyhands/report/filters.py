@@ -14,7 +14,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from manyhands.wording import percent_ends
+from manyhands.wording import percent_ends, spread
 
 DASH, MINUS = "\u2013", "\u2212"
 
@@ -218,4 +218,5 @@ FILTERS = {
     "step": step,
     "count": count,
     "duration": duration,
+    "spread": spread,
 }

@@ -20,7 +20,7 @@ from manyhands.report.limits import LIMITS
 from manyhands.report.planning import EXPLORE, Basis, find_basis, plan_actions
 from manyhands.report.section import Action, Answer, Content, Findings, Section
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manyhands.wording import ALL_TO_REVIEW, N_RANDOM, count_ends, counted
+from manyhands.wording import ALL_TO_REVIEW, N_RANDOM, count_ends, counted, spread
 
 
 class Doubted(NamedTuple):
@@ -181,13 +181,13 @@ def _how_many_wrong(n: int, levels: Mapping[str, Any] | None, wrong: float | Non
     source = {"gold": "Judging by your gold labels", "sample": "Judging by your random sample"}
     of = levels["n"] - levels.get("n_known", 0)
     right = count_ends(of, level["low"], level["high"])
-    least, most = of - right[1], of - right[0]
+    ends = spread(f"{of - right[1]:,}", f"{of - right[0]:,}", "")
     if of < levels["n"]:
         labels = counted(of, "other label")
     by = source.get(level["source"], "Judging by how annotators agree")
     text = (
         f"{by}, we expect {number_of_wrong(wrong)} "
-        f"of {labels} to be wrong ({least:,} to {most:,}). {listed}"
+        f"of {labels} to be wrong{f' ({ends})' if ends else ''}. {listed}"
     )
     return text if level["source"] in source else f"{text} {unseen}"
 

@@ -461,7 +461,7 @@ def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
         [row["task"], *(_rounded(row[name]) for name in ("label", "low_95", "high_95", "mean"))]
         for row in result["values"][:10]
     ]
-    title = f"{result['method']}: {result['n_instances']:,} instances"
+    title = f"{result['method']}: {result['n_instances']:,} items"
     print_table(title, ["task", "value", "from", "to", "plain mean"], shown)
     if (more := result["n_instances"] - len(shown)) > 0:
         say(f"... and {more:,} more" + ("" if out else " (--out labels.csv writes all)"))
@@ -486,7 +486,8 @@ def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
     if result["outside"]:
         say(result["outside"])
     for name, value in (result["gold"] or {}).items():
-        say(f"{name}: {percent(value) if 'share' in name else _rounded(value)}")
+        text = percent(value) if "share" in name else _rounded(value)
+        say(f"{name.replace('instances', 'items')}: {text}")
     if out:
         say_files(result["files"])
         say(
@@ -517,7 +518,7 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
             f"added: {counts['new']:,} annotations; changed: {counts['changed']:,}; known before: "
             f"{counts['repeated']:,}"
         )
-    title = f"{result['method']}: {result['n_instances']:,} instances"
+    title = f"{result['method']}: {result['n_instances']:,} items"
     print_labels(title, result, out, "labels.csv")
     if result["n_undecided"]:
         say(f"left open: {count_with_share(result['n_undecided'], result['n_instances'])}")
@@ -528,7 +529,8 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
     shares = {score.name for score in SCORES.values() if score.is_share}
     for name, value in (result["gold"] or {}).items():
         is_number = isinstance(value, int) or name not in shares
-        say(f"{name}: {_rounded(value) if is_number else percent(value)}")
+        text = _rounded(value) if is_number else percent(value)
+        say(f"{name.replace('instances', 'items')}: {text}")
     say_actions(result)
     if out:
         say_files(result["files"])
@@ -565,7 +567,7 @@ def _print_comparison(result: dict[str, Any], json: bool) -> None:
     columns = ("accuracy", *columns, "seconds")
     shown = [key for key in columns if any(score[key] is not None for score in scores)]
     print_table(
-        f"{len(scores)} methods on {result['n_instances']:,} instances",
+        f"{len(scores)} methods on {result['n_instances']:,} items",
         ["method", *(SCORES[key].short for key in shown)],
         [[score["method"], *(_score(k, score[k]) for k in shown)] for score in scores],
     )
@@ -576,7 +578,7 @@ def _print_comparison(result: dict[str, Any], json: bool) -> None:
             "probability score, an MAE of the probabilities"
         )
     if "accuracy_ties_shared" in shown:
-        say("ties shared: accuracy if classes that tie share the instance; else the first is named")
+        say("ties shared: accuracy if classes that tie share the item; else the first is named")
     if "minority_recall" in shown:
         say("min. recall: of the rarer half of the classes; ECE: expected calibration error")
     if "held_out_log_likelihood" in shown:

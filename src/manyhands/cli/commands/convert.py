@@ -17,6 +17,7 @@ from manyhands.cli.output import note, print_json, say
 from manyhands.cli.reading import FamilyReading, Reading
 from manyhands.cli.values import TABLE, Duplicates, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
+from manyhands.wording import counted
 
 Paths = Annotated[
     list[Path],
@@ -105,7 +106,7 @@ def ingest(
         store = ingest(tables, out, progress=progress, **options)
     nouns = {
         "annotations": "annotation",
-        "instances": "instance",
+        "instances": "item",
         "annotators": "annotator",
         "classes": "class",
         "shards": "shard",
@@ -114,7 +115,10 @@ def ingest(
     if json:
         print_json({"out": str(out)} | counts)
     else:
-        held = [f"{n:,} {name if n != 1 else nouns[name]}" for name, n in counts.items()]
+        held = [
+            counted(n, nouns[name], f"{nouns[name]}es" if name == "classes" else None)
+            for name, n in counts.items()
+        ]
         say(f"written: {out} ({', '.join(held)})")
     if store.scale == "interval":
         files = shlex.join(map(str, tables))

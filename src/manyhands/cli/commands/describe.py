@@ -105,7 +105,7 @@ def describe(
         note(f"{SAME_WAY}{command}")
     classes = summary["classes"]
     title = "Classes" if classes["shown"] == classes["total"] else "Most frequent classes"
-    columns = ["class", "annotations", "share", "instances by majority vote"]
+    columns = ["class", "annotations", "share", "items by majority vote"]
     rows: list[tuple[Any, ...]] = [*class_rows(classes)]
     if are_numbers:  # Of which nobody wants the most frequent one.
         title = title.replace("Classes", "Numbers").replace("classes", "numbers")
@@ -152,7 +152,7 @@ def agreement(
     scale: Any = options["scale"] or read.scale
     check_scale(read.classes, read.class_order, scale)
     if resamples is not None:
-        note("--resamples has no effect any more: no instances are resampled for the intervals")
+        note("--resamples has no effect any more: no items are resampled for the intervals")
     found = summary(read, scale=scale)
     rows = {
         name: {
@@ -183,12 +183,12 @@ def agreement(
         say(f"order of the classes: {shown_order(read.classes)} ({basis})")
     if any(row["value"] is None for row in rows.values()):
         say(
-            "empty: undefined (no instance has two annotations, there is nothing to disagree on, "
+            "empty: undefined (no item has two annotations, there is nothing to disagree on, "
             "the votes do not say who gave them, or a store has too many pairs of annotators)"
         )
     if any(row["value"] is not None and row["low"] is None for row in rows.values()):
         say(
-            "no interval: the instances do not tell how far the measure may vary (they all agree "
+            "no interval: the items do not tell how far the measure may vary (they all agree "
             "alike, are fewer than two, or pairs of annotators share fewer than ten on average)"
         )
 

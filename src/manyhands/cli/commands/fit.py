@@ -327,7 +327,7 @@ def _print_job(result: dict[str, Any]) -> None:
             title = f"seed {seeds[0]}"
         if seeds == [None]:
             title = "continued"
-        print_table(title, ["protocol, split (instances)", *headings.values()], rows)
+        print_table(title, ["protocol, split (items)", *headings.values()], rows)
     for line in result.get("headline", ()):
         say(line)
 

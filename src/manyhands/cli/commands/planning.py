@@ -944,6 +944,7 @@ def annotators(
 def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.planning import teaching_sheet
+    from manyhands.report.confusions import REVERSED
 
     ids = {str(each): each for each in table.annotators.tolist()}
     if annotator not in ids:
@@ -954,7 +955,7 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
     sheet = teaching_sheet(model, table, ids[annotator])
     columns = {
         name: [getattr(pair, name) for pair in sheet.pairs]
-        for name in ("true", "given", "rate", "mistaken", "examples", "contrast")
+        for name in ("true", "given", "rate", "reverse_rate", "mistaken", "examples", "contrast")
     }
     if json:
         print_json({"annotator": sheet.annotator, "needs_expert": sheet.needs_expert,
@@ -964,10 +965,13 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
         columns[name] = [", ".join(map(str, each)) for each in columns[name]]
     print_columns(f"Confusions of {annotator}", columns)
     say(
-        "given: what this annotator gives for items of the class 'true', and rate: how often; "
-        "mistaken: items where this has probably happened; examples: clear items of the class "
-        "'true'; contrast: clear items of the class 'given'"
+        "rate: share of this annotator's annotations that are 'given' where the label is 'true'; "
+        "reverse_rate: share that are 'true' where it is 'given'; mistaken: items where this has "
+        "probably happened; examples: clear items of the class 'true'; contrast: clear items of "
+        "the class 'given'"
     )
+    if not model.is_known_[table.annotations_per_instance() > 0].mean() > 0.5:
+        say(REVERSED)
     say("an expert must look at the items before they are shown")
     if not annotators_are_judged(table, model.is_known_):
         say(
@@ -1078,7 +1082,7 @@ def budget(
         cells = {"plan": cells.pop("plan"), "95 % interval of plan": own, **cells}
     sizes = [f"{size:.2f}" for size in found.sizes.tolist()]
     rows = [list(row) for row in zip(sizes, *cells.values(), strict=True)]
-    print_table("Accuracy", ["annotations per instance", *cells], rows)
+    print_table("Accuracy", ["annotations per item", *cells], rows)
     if truth is None and is_scale_of_grades(table):
         say(
             "On grades, a batch is planned for the grades by which it brings labels nearer the "

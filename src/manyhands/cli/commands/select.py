@@ -185,8 +185,8 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
 
 def say_data(name: str, result: dict[str, Any]) -> None:
     """Print what a job was trained on."""
-    words = ("annotation", "instance", "annotator")
-    given, of, by = (counted(result["data"][f"{word}s"], word) for word in words)
+    words = {"annotations": "annotation", "instances": "item", "annotators": "annotator"}
+    given, of, by = (counted(result["data"][key], word) for key, word in words.items())
     say(f"{name}: {given} of {of} by {by}")
     if result["left_out"]:
         say(f"left out: {result['left_out']:,} annotations of rows outside the train split")
@@ -225,7 +225,7 @@ def _print_selection(result: dict[str, Any]) -> None:
         for split, scores in result["splits"].items()
     ]
     if rows:
-        print_table("against gold", ["split (instances)", *headings.values()], rows)
+        print_table("against gold", ["split (items)", *headings.values()], rows)
     for line in result["headline"]:
         say(line)
 
