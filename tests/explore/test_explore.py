@@ -785,7 +785,7 @@ def test_annotators_have_their_flags_and_advice_and_a_sheet(poor):
     assert "<i>poor" not in sheet
     assert ">line " in sheet
     found = done_json("annotators", "A.csv", "--teach", "<i>poor</i>")["pairs"]
-    titles = [f"{row['true']} taken for {row['given']}" for row in found]
+    titles = [f"{row['true']} and {row['given']}" for row in found]
     heads = re.findall(r"<h2.*?>(.*?) <span", sheet)
     assert [re.sub("<.*?>", "", head) for head in heads] == titles
     assert ask(poor, "/sheet/99")[0] == 404

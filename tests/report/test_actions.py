@@ -34,6 +34,7 @@ from manyhands.report.confusions import REVERSED, RULED_OUT, both_ways
 from manyhands.report.doubts import SHARED
 from manyhands.report.gold import share_of_clusters
 from manyhands.report.headline import headline, n_wrong
+from manyhands.report.html import read_summary
 from manyhands.report.items import IMAGE_BYTES
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import FORESEEN
@@ -697,10 +698,68 @@ def test_further_annotations_have_one_price_by_the_model_of_the_labels(of, monke
     page = Page(render_report(summary))
     assert f"according to {plan['source']}," in " ".join(page.text)
     assert "plan-rounds" not in page.ids
-    price = re.search(r"for every (\S+) bought", " ".join(page.text))[1]
+    price = re.search(r"for every (\S+) annotations bought", " ".join(page.text))[1]
     assert page.text[page.text.index("annotations per corrected label") + 1] == price
     if of != "history":
         assert "its figures differ" in " ".join(page.text)
+
+
+def test_runs_that_agree_have_no_range(monkeypatch):
+    monkeypatch.setitem(FORESEEN, "annotators", 8)
+    summary = summarize(half_answered(), aggregator=DawidSkene().fit(half_answered()))
+    rounds = summary["plan"]["rounds"]
+    for low, high, runs, told in (
+        (0.031, 0.044, 3, "3.1 to 4.4"),
+        (0.0351, 0.0349, 3, "the same in all runs"),
+        (0.035, 0.035, 1, "one run only"),
+    ):
+        rounds["runs"] = runs
+        rounds["rows"][0] |= {"low": low, "high": high}
+        page = Page(render_report(summary))
+        assert told in page.text
+        assert "3.5 to 3.5" not in page.text
+
+
+def test_a_table_without_flags_is_not_called_that_of_annotators_to_look_at(full):
+    """One who reads that nobody needs a look finds no column of reasons either."""
+    summary = json.loads(json.dumps(full))
+    named = "Annotators, those to look at first"
+    assert named in render_report(summary)
+    for row in summary["annotators"]["rows"]:
+        row["flags"], row["screen"]["flags"] = [], []
+    summary["annotators"]["n_flagged"] = 0
+    page = render_report(summary)
+    assert "Nobody needs a closer look" in page
+    assert named not in page
+    assert "Reason to look" not in page
+    head, body = re.search(r'id="table-annotators".*?<thead>(.*?)</thead>.*?<tbody>(.*?)</tbody>',
+                           page, re.DOTALL).groups()  # fmt: skip
+    first = body.partition("</tr>")[0]
+    assert len(re.findall("<th ", head)) == len(re.findall("<t[dh][ >]", first))
+
+
+def test_a_summary_with_the_former_key_of_informedness_is_read(tmp_path):
+    """Folders of before call a stack's relative informedness parity."""
+    stack = {
+        "members": [{"name": "net", "weight": 1.0, "temperature": 1.0}],
+        "relative_informedness": 0.47,
+        "weak_features": False,
+        "vote_share": 0.5,
+        "class_prior": "estimated",
+        "prior_shrinkage": 0.0,
+    }
+    training = dict.fromkeys(("kept", "seconds"))
+    training |= {"classifier": "CrowdStackingClassifier", "n_epochs": 3, "unit": "round"}
+    training |= {"stages": [], "charts": [], "shown": 0, "total": 0, "points": 3, "first": 1}
+    summary = summarize(with_spammers(n=30)[0]) | {"training": training | {"stack": stack}}
+    former = {"parity" if k == "relative_informedness" else k: v for k, v in stack.items()}
+    before = summary | {"training": training | {"stack": former}}
+    assert render_report(before) == render_report(summary)
+    assert "The relative informedness of the features is 0.47" in render_report(before)
+    path = tmp_path / "summary.json"
+    path.write_text(json.dumps(before))
+    assert read_summary(path)["training"]["stack"] == stack
+    assert summary_tables(read_summary(path)) == summary_tables(summary)
 
 
 # -- texts and images -----------------------------------------------------------------------------

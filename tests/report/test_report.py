@@ -154,7 +154,10 @@ def test_annotators_by_hand():
         last["screen"]["advice"] == "there are too few annotations to judge or rank this annotator"
     )
     assert section["n_few"] == 1
-    assert last["mistake"] == {"true": 0, "given": 1, "n": 1, "of": 2}
+    once = {"n": 1, "of": 2, "back": 1, "back_of": 2}
+    assert last["mistake"] == {"true": 0, "given": 1} | once
+    by_gold = summarize(A, labels=[0, 0, 1, 1, 1], gold=[0, 1, 1, 1, 1])["annotators"]["rows"]
+    assert by_gold[2]["mistake"] == {"true": 1, "given": 0, "n": 1, "of": 3}
     cells = {"0-1": [1], "1-0": [4]}
     assert last["matrix"] == {
         "shares": [[0.5, 0.5], [0.5, 0.5]],

@@ -24,6 +24,7 @@ from manyhands.explore.plans import Plans
 from manyhands.io.consensus_labels import ACTIONS
 from manyhands.io.exports.formats import WRITERS
 from manyhands.io.frames import write_table
+from manyhands.report.confusions import REVERSED, both_ways
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
 from manyhands.wording import A_FLAG, RANDOM_ITEMS_TELL
@@ -317,13 +318,18 @@ class _FigurePages(_Pages):
         screens = [found.screens[r] for r in shown if r in found.screens and found.screens[r].flags]
         pairs = found.pairs.copy()
         pairs[range(len(pairs)), range(len(pairs))] = 0
-        top = [divmod(int(cell), len(pairs)) for cell in (-pairs).argsort(axis=None)[:20]]
+        cells = [divmod(int(cell), len(pairs)) for cell in (-pairs).argsort(axis=None)]
+        counts = [
+            {"row": a, "column": b, "n": int(pairs[a, b]), "instances": ()}
+            for a, b in cells
+            if pairs[a, b]
+        ]
         return self._render(
             "people",
             people=shown,
             advice=[*dict.fromkeys(f"{each.flags[0]}: {each.advice}" for each in screens)],
             n_people=len(order),
-            top=[(a, b, int(pairs[a, b])) for a, b in top if pairs[a, b]],
+            top=both_ways(counts)[:20],
         )
 
     def sheet(self, request: Request) -> Response:
@@ -361,7 +367,7 @@ def environment() -> Environment:
     made.filters.update(FILTERS)
     made.filters["prose"] = prose
     made.filters["query"] = urlencode
-    made.globals |= {"A_FLAG": A_FLAG, "RANDOM_ITEMS_TELL": RANDOM_ITEMS_TELL}
+    made.globals |= {"A_FLAG": A_FLAG, "RANDOM_ITEMS_TELL": RANDOM_ITEMS_TELL, "REVERSED": REVERSED}
     return made
 
 

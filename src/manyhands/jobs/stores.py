@@ -31,6 +31,7 @@ from manyhands.metrics.sample_levels import LEAST_GOLD, Level, level_of_gold, le
 from manyhands.planning.screening import AnswerCounts, RightByGold, right_by_gold
 from manyhands.report import annotator_columns
 from manyhands.report.annotators import store_profiles
+from manyhands.report.confusions import gold_of_most
 from manyhands.scale import remote
 from manyhands.scale.store import AnnotationStore
 from manyhands.typing import AnyArray, IntArray
@@ -263,11 +264,13 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
     found, pooled = None, np.zeros((n_classes, n_classes))
     mistakes = np.zeros((n_annotators, n_classes, n_classes), dtype=np.int64)
     passes, measured = np.zeros((2, n_annotators), dtype=np.int64), np.zeros((2, n_annotators))
+    best = gold_of_most(gold, store.annotations_per_instance() > 0)
+    truth = labels.codes if best is None else best
     for number, own in enumerate(labels.places()):
         table, rows = store.table(number), np.asarray(posterior[own])
         part = AnswerCounts.of(table, rows)
         found = part if found is None else found + part
-        observed, codes = table.observed, labels.codes[own]
+        observed, codes = table.observed, truth[own]
         true = codes[observed.instance]
         decided = true >= 0
         pairs = (observed.annotator[decided], true[decided], observed.label[decided])
@@ -284,8 +287,9 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
     marks = found.marks(pooled, store.classes, by_gold)
     screening = found.screening(store.annotators, marks, judged=judged, measured=by_gold)
     sums = (found.reliability, screening, mistakes, passes, by_gold)
+    own_model: dict[str, Any] = {"counts": found.counts, "model": labels.aggregator}
     profiles = store_profiles(
-        store, *sums, judged=judged, counts=found.counts, model=labels.aggregator
+        store, *sums, judged=judged, are_from_gold=best is not None, **own_model
     )
     return annotator_columns(profiles)
 

@@ -451,15 +451,15 @@ def one_in(gain: float | None, *, ordered: bool = False) -> str:
     Examples
     --------
     >>> one_in(0.018), one_in(1e-9)
-    ('about one label for every 56 bought', 'hardly any label')
+    ('about one label for every 56 annotations bought', 'hardly any label')
     >>> one_in(0.018, ordered=True)
-    'labels by about one grade for every 56 bought'
+    'labels by about one grade for every 56 annotations bought'
     """
     if gain is None or gain <= 1e-4:
         return "hardly any label"
     if ordered:
-        return f"labels by about one grade for every {price_in_words(gain)} bought"
-    return f"about one label for every {price_in_words(gain)} bought"
+        return f"labels by about one grade for every {_bought(gain)}"
+    return f"about one label for every {_bought(gain)}"
 
 
 def limit_of(min_gain: float, *, ordered: bool = False) -> str:
@@ -475,9 +475,13 @@ def limit_of(min_gain: float, *, ordered: bool = False) -> str:
     if min_gain <= 0:
         return ""
     limit = "less than one grade" if ordered else "fewer than one label"
-    price = price_in_words(min_gain)
-    bought = "annotation" if price == "1" else "annotations"
-    return f"We suggest stopping when {limit} is corrected for every {price} {bought} bought"
+    return f"We suggest stopping when {limit} is corrected for every {_bought(min_gain)}"
+
+
+def _bought(gain: float) -> str:
+    """Write how many annotations are bought for a gain of one."""
+    price = price_in_words(gain)
+    return f"{price} {'annotation' if price == '1' else 'annotations'} bought"
 
 
 def price_in_words(gain: float) -> str:

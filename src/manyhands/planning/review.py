@@ -247,11 +247,14 @@ class TeachingPair(NamedTuple):
     ----------
     true, given : class values
     rate : float
-        Share of the annotator's annotations in which ``given`` stands for ``true``.
+        Share of the annotator's annotations in which ``given`` stands for ``true``. Where nobody
+        knows the labels, it is uncertain which of the two classes stands for the other.
     mistaken : list of ids
         Instances that the annotator probably got wrong in this way.
     examples, contrast : lists of ids
         Instances that surely are of the class ``true``, and of the class ``given``.
+    reverse_rate : float
+        Share in which ``true`` stands for ``given``, which is not larger.
     """
 
     true: Any
@@ -260,6 +263,7 @@ class TeachingPair(NamedTuple):
     mistaken: list[Any]
     examples: list[Any]
     contrast: list[Any]
+    reverse_rate: float
 
 
 @dataclass(frozen=True)
@@ -286,7 +290,7 @@ class TeachingSheet:
 def teaching_sheet(
     model: BaseAggregator, table: Any, annotator: Any, n_pairs: int = 3, n_examples: int = 3
 ) -> TeachingSheet:
-    """List the confusions that an annotator makes most often, with instances to show.
+    """List the pairs of classes that an annotator confuses most often, with instances to show.
 
     Annotators tend to repeat their confusions; whether such a sheet helps was not measured.
 
@@ -323,17 +327,21 @@ def teaching_sheet(
     clear = _clear(model, table, int(r)) & (found.posterior > 0.5)  # Known classes may differ.
     own = table.annotator == r
     pairs = []
-    for cell in np.argsort(-rate, axis=None, kind="stable")[:n_pairs].tolist():
+    both = np.triu(rate + rate.T)
+    for cell in np.argsort(-both, axis=None, kind="stable")[:n_pairs].tolist():
         true, given = divmod(cell, table.n_classes)
-        if rate[true, given] <= 0:
+        if both[true, given] <= 0:
             break
+        if rate[given, true] > rate[true, given]:
+            true, given = given, true
         answered = table.instance[own & (table.label == given)]
         doubt = found.posterior[answered, true]
         wrong = answered[np.argsort(-doubt, kind="stable")][: (doubt > 0.5).sum()]
         ids = (wrong, *(np.flatnonzero(clear[:, c]) for c in (true, given)))
-        named = [table.instances[rows[:n_examples]].tolist() for rows in ids]
+        mistaken, examples, contrast = (table.instances[rows[:n_examples]].tolist() for rows in ids)
         first, second = table.classes[[true, given]].tolist()
-        pairs.append(TeachingPair(first, second, float(rate[true, given]), *named))
+        one, other = float(rate[true, given]), float(rate[given, true])
+        pairs.append(TeachingPair(first, second, one, mistaken, examples, contrast, other))
     return TeachingSheet(table.annotators[r].item(), pairs)
 
 

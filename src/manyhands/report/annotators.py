@@ -29,8 +29,10 @@ from manyhands.planning.screening import (
 )
 from manyhands.report.agreement import agreement_with_others
 from manyhands.report.confusions import (
+    REVERSED,
     confusions_section,
     count_mistakes,
+    gold_of_most,
     matrices_section,
     spammer_scores,
     top_mistake,
@@ -143,10 +145,11 @@ def annotator_profiles(
     table = inputs.table
     found = annotator_reliability(table, inputs.inferred.posterior, level=LEVEL)
     profiles = _profiles(inputs, found, screening)
-    everybody = np.arange(table.n_annotators)
-    counts = count_mistakes(table, inputs.inferred.codes, everybody)
+    everybody, gold = np.arange(table.n_annotators), gold_of_most(inputs.gold, inputs.annotated)
+    counts = count_mistakes(table, inputs.inferred.codes if gold is None else gold, everybody)
     for row, own in zip(profiles, counts, strict=True):
-        row["mistake"] = top_mistake(table, own) if inputs.judged else None
+        found_mistake = top_mistake(table, own, by_gold=gold is not None)
+        row["mistake"] = found_mistake if inputs.judged else None
     if is_scale_of_grades(table):
         _grade(inputs, profiles, judge)
     return [profiles[r] for r in order_of(profiles).tolist()]
@@ -227,6 +230,7 @@ def store_profiles(
     by_gold: RightByGold | None,
     *,
     judged: bool,
+    are_from_gold: bool = False,
     counts: FloatArray | None = None,
     model: Any = None,
 ) -> list[Profile]:
@@ -238,7 +242,7 @@ def store_profiles(
     found, screening
         As of `manyhands.planning.screening.AnswerCounts`.
     mistakes : integer array of shape (R, C, C)
-        Annotations by [annotator, label, given].
+        Annotations by [annotator, label, given]; the labels are gold if they ``are_from_gold``.
     passes : integer array of shape (2, R)
         Abstentions and skips.
     by_gold : RightByGold, optional
@@ -261,7 +265,9 @@ def store_profiles(
             "abstentions": int(passes[0][r]),
             "skips": int(passes[1][r]),
             "mistake": top_mistake(
-                store, {(int(a), int(b)): int(mistakes[r, a, b]) for a, b in cells}
+                store,
+                {(int(a), int(b)): int(mistakes[r, a, b]) for a, b in cells},
+                by_gold=are_from_gold,
             )
             if judged
             else None,
@@ -304,7 +310,8 @@ def annotator_columns(profiles: list[Profile], *, joined: bool = True) -> dict[s
         ``annotator``, ``n_annotations``, ``n_abstentions``, ``n_skips``; ``accuracy``, the expected
         one, with its 95 % interval ``low_95`` to ``high_95``; ``n_gold`` and ``accuracy_on_gold``,
         measured; ``flags`` with their ``evidence`` and an ``advice``; the most frequent
-        ``mistake``; and ``median_seconds``. Of grades come ``severity``, which says by how many
+        ``mistake``, and without gold also its reverse, because the direction is uncertain; and
+        ``median_seconds``. Of grades come ``severity``, which says by how many
         grades the annotations are too high, with its 95 % interval ``severity_low_95`` to
         ``severity_high_95``, and ``within_one_grade``, the share of annotations that is expected to
         be at most one grade off. What is not known is None; so are the accuracy, its
@@ -354,7 +361,10 @@ def _joined(texts: list[str], joined: bool) -> Any:
 def _mistake(found: dict[str, Any] | None) -> str | None:
     if found is None:
         return None
-    return f"{found['true']} -> {found['given']} ({found['n']} of {found['of']})"
+    text = f"{found['true']} -> {found['given']} ({found['n']} of {found['of']})"
+    if not found.get("back"):
+        return text
+    return f"{text}; {found['given']} -> {found['true']} ({found['back']} of {found['back_of']})"
 
 
 CLEAR = 0.25
@@ -710,7 +720,7 @@ def _tables(own: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
 
 _IN_PROFILES = frozenset(
     {"id", "lower", "upper", "abstentions", "skips", "gold_n", "gold_accuracy", "times_median"}
-    | {f"mistake_{part}" for part in ("true", "given", "n", "of")}
+    | {f"mistake_{part}" for part in ("true", "given", "n", "of", "back", "back_of")}
     | {f"screen_{part}" for part in ("flags", "evidence", "advice")}
     | {"mistake", "gold", "times", "screen", "n_annotations", "accuracy", "flags"}
     | {f"severity_{part}" for part in ("value", "low", "high", "told")}
@@ -825,6 +835,7 @@ ANNOTATORS = Section(
         "measured_by_gold": measured_by_gold,
         "is_enough": is_enough,
         "A_FLAG": A_FLAG,
+        "REVERSED": REVERSED,
     },
     answer=answer_right,
 )

@@ -25,7 +25,7 @@ from manyhands.report.section import (
     Section,
     cells_of,
 )
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import BoolArray, FloatArray, IntArray
 from manyhands.wording import SAMPLE_TELLS, counted, shorten
 
 
@@ -65,10 +65,11 @@ def find_judged(found: Findings) -> Judged | None:
     table, inferred = inputs.table, inputs.inferred
     if inferred is None or table.n_classes < 2:
         return None
-    use_gold = inputs.gold is not None and bool((inputs.gold[inputs.annotated] >= 0).mean() > 0.5)
+    gold = gold_of_most(inputs.gold, inputs.annotated)
+    use_gold = gold is not None
     is_expected = not use_gold and inferred.probable and not inputs.has_shares
     is_expected &= inputs.level is not None
-    codes = inputs.gold if use_gold and inputs.gold is not None else inferred.codes
+    codes = inferred.codes if gold is None else gold
     return Judged(
         "gold" if use_gold else "expected" if is_expected else "inferred",
         "gold labels" if use_gold else inferred.name,
@@ -216,6 +217,16 @@ def rounded(expected: FloatArray) -> IntArray:
     return n
 
 
+def gold_of_most(gold: IntArray | None, annotated: BoolArray) -> IntArray | None:
+    """Return gold (-1 where unknown) if most annotated instances have it, else None.
+
+    It then shows which class is mistaken for which, and inferred labels do not (`REVERSED`).
+    """
+    if gold is None or not annotated.any() or (gold[annotated] >= 0).mean() <= 0.5:
+        return None
+    return gold
+
+
 def _classes_of(
     table: AnnotationTable, codes: IntArray, posterior: FloatArray | None
 ) -> tuple[IntArray, IntArray, FloatArray]:
@@ -304,10 +315,10 @@ Counts: TypeAlias = list[dict[tuple[int, int], int]]
 
 
 def count_mistakes(table: AnnotationTable, codes: IntArray, shown: IntArray) -> Counts:
-    """Count the classes each shown annotator gave, by inferred class of the instance."""
+    """Count the classes each shown annotator gave, by class of the instance where it is known."""
     place = np.full(table.n_annotators, -1, dtype=np.int64)
     place[shown] = np.arange(len(shown))
-    rows = np.flatnonzero(place[table.annotator] >= 0)
+    rows = np.flatnonzero((place[table.annotator] >= 0) & (codes[table.instance] >= 0))
     true = codes[table.instance[rows]].astype(np.int64)
     flat = (place[table.annotator[rows]] * table.n_classes + true) * table.n_classes
     cells, n = np.unique(flat + table.label[rows], return_counts=True)
@@ -319,18 +330,33 @@ def count_mistakes(table: AnnotationTable, codes: IntArray, shown: IntArray) -> 
     return counts
 
 
-def top_mistake(table: Any, counts: dict[tuple[int, int], int]) -> dict[str, Any] | None:
-    """An annotator's most frequent mistake, its count, and that of the true class."""
-    wrong = {pair: n for pair, n in counts.items() if pair[0] != pair[1]}
-    if not wrong:
+def top_mistake(
+    table: Any, counts: Mapping[tuple[int, int], int], *, by_gold: bool = False
+) -> dict[str, Any] | None:
+    """Return the classes that an annotator confuses most often, as rows of the confusions have it.
+
+    Without gold, the direction is uncertain (`REVERSED`): "back" is the number of the other one.
+    """
+    ordered = sorted(counts.items(), key=lambda cell: (-cell[1], cell[0]))
+    wrong: Rows = [
+        {"row": true, "column": given, "n": n, "instances": []}
+        for (true, given), n in ordered
+        if true != given
+    ]
+    found = wrong if by_gold else both_ways(wrong)
+    if not found:
         return None
-    true, given = max(wrong, key=lambda pair: (wrong[pair], -pair[0], -pair[1]))
-    return {
-        "true": table.classes[true].item(),
-        "given": table.classes[given].item(),
-        "n": wrong[true, given],
-        "of": sum(n for pair, n in counts.items() if pair[0] == true),
+    top = found[0]
+    of = {
+        code: sum(n for pair, n in ordered if pair[0] == code) for pair in counts for code in pair
     }
+    mistake = {
+        "true": table.classes[top["row"]].item(),
+        "given": table.classes[top["column"]].item(),
+        "n": top["n"],
+        "of": of[top["row"]],
+    }
+    return mistake if by_gold else mistake | {"back": top["back"], "back_of": of[top["column"]]}
 
 
 def matrices_section(

@@ -32,7 +32,7 @@ from manyhands.report.labels import filled_rows, find_consensus
 from manyhands.report.limits import LIMITS, MIN_GAIN
 from manyhands.report.section import Action, Answer, Content, Findings, Section
 from manyhands.typing import BoolArray, IntArray
-from manyhands.wording import GAINS, N_RANDOM, SAMPLE_TELLS, GainWords
+from manyhands.wording import GAINS, N_RANDOM, SAMPLE_TELLS, GainWords, quantity
 
 BATCH = 0.1
 """Annotations of the next batch, as a share of the instances."""
@@ -490,6 +490,24 @@ def _or_correct(found: Findings) -> list[str]:
     return [f"{told}: {EXPLORE}"]
 
 
+def told_of_answer(gain: float, unit: str = "label") -> str:
+    """Say what a single answer is expected to correct.
+
+    Examples
+    --------
+    >>> told_of_answer(0.27), told_of_answer(0.9)
+    ('expected to correct about one label in 4 such answers', 'expected to correct the label')
+    >>> told_of_answer(0.004), told_of_answer(0.3, "grade")
+    ('hardly expected to correct the label', 'expected to bring the label nearer by 0.3 grades')
+    """
+    if unit == "grade":
+        return f"expected to bring the label nearer by {quantity(gain)} grades"
+    n = round(1 / gain) if gain >= 0.01 else 0
+    if n > 1:
+        return f"expected to correct about one label in {n} such answers"
+    return "expected to correct the label" if n else "hardly expected to correct the label"
+
+
 def _worth(plan: Mapping[str, Any], n_instances: int) -> float:
     """Right labels that the next annotations add; all, where nobody can be told good from bad."""
     return n_instances if plan["gain"] is None else max(plan["gain"], 0.0) * plan["n"]
@@ -523,6 +541,7 @@ PLAN = Section(
         "gain_words": gain_words,
         "limit": limit,
         "price_in_words": price_in_words,
+        "told_of_answer": told_of_answer,
         "order": ORDER_OF_BATCH,
     },
     answer=answer_more,
