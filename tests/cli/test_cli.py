@@ -85,9 +85,9 @@ def test_describe_reads_well(home):
         for line in text.splitlines()
         if line.count("│") == 3
     )
-    assert facts["Instances"] == "48"
+    assert facts["Items"] == "48"
     assert facts["Annotations"] == str((A >= 0).sum())
-    assert facts["Empty cells (instance, annotator)"] == f"{100 * (A < 0).mean():.1f} %"
+    assert facts["Empty cells (item, annotator)"] == f"{100 * (A < 0).mean():.1f} %"
     assert "n_" not in text
     assert "{" not in text
 
@@ -238,7 +238,7 @@ def test_repeated_pairs_are_a_choice(home):
         "describe", "A.csv"
     )
     kept = done("describe", "A_twice.csv", "--duplicates", "keep").stdout
-    assert "Repeated (instance, annotator) pairs" in kept
+    assert "Repeated (item, annotator) pairs" in kept
 
 
 def test_unsure_and_skipped_are_neither_classes_nor_missing(home):
