@@ -48,7 +48,7 @@ CALLS = {
 
 def names_no_option(text):
     """Whether a message names options only as those of a command."""
-    return "command line" in text or "'manyhands " in text or not OPTION.search(text)
+    return "command line" in text or "`manyhands " in text or not OPTION.search(text)
 
 
 @pytest.mark.parametrize("name", CALLS)

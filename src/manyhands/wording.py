@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 N_RANDOM = 100
 """Size of the random samples of items that reports and messages advise to check."""
 
-SAMPLE_TELLS = (
-    f"Checking {N_RANDOM} random items would show it (manyhands review --random {N_RANDOM})"
-)
+DRAW_SAMPLE = f"manyhands review ANNOTATIONS --random {N_RANDOM} --out sample.csv"
+"""Command that draws such a sample; see `manyhands.report.commands` for what it stands for."""
+
+SAMPLE_TELLS = f"Checking {N_RANDOM} random items would show it (`{DRAW_SAMPLE}`)"
 """Advice if nothing shows how many labels are right."""
 
 RANDOM_ITEMS_TELL = (
@@ -37,7 +38,7 @@ A_FLAG = "a flag is a reason to look at examples, not to dismiss anybody"
 ALL_TO_REVIEW = (
     f"No label is certain enough to be accepted as it is. First check {N_RANDOM} labels that are "
     "drawn "
-    f"at random (manyhands review --random {N_RANDOM}), which shows how many are right. Then check "
+    f"at random (`{DRAW_SAMPLE}`), which shows how many are right. Then check "
     "the most doubtful labels"
 )
 """Advice if no label can be accepted without review."""

@@ -391,7 +391,7 @@ def test_every_key_does_what_it_says(browser, job, explorer):
         decide(page, "Enter")
         decide(page, "s")
         press(page, "g")
-        expect(page.get_by_label("as gold")).to_be_checked()
+        expect(page.get_by_label("as a gold question")).to_be_checked()
         gold = page.locator("#item").inner_text()
         decide(page, "2")
         expect(page.locator("#live")).to_contain_text(f"Saved: {gold} is")

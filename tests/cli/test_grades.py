@@ -119,7 +119,7 @@ def test_texts_of_a_sheet_stand_on_the_page_and_nothing_accepted_is_explained(tm
     reading = ("--annotators", "Ann,Bea", "--format", "wide", "--ordered")
     printed = run("aggregate", str(sheet), *reading, "--out", str(out)).stdout
     assert "recommended: accept 0" in printed
-    assert "'manyhands next' says whom to ask" in printed
+    assert "` says whom to ask about which item, and `manyhands review " in printed
     assert "came late" in (out / "report.html").read_text()
     said("report", out, "--texts", "none")
     assert "came late" not in (out / "report.html").read_text()
@@ -312,9 +312,7 @@ def test_where_everybody_has_answered_everything_a_new_annotator_is_advised(shee
         assert found["worker"].isna().all()
         refused = run("budget", str(sheet), *reading)
         assert refused.exit_code == 3
-        assert "a new annotator: 'manyhands next' lists the items" in " ".join(
-            refused.stderr.split()
-        )
+        assert "a new annotator: `manyhands next" in " ".join(refused.stderr.split())
     shown = json.loads(said("next", sheet, *READING, "-n", 2, "--json"))
     assert shown["newcomer"]
     assert [row["worker"] for row in shown["pairs"]] == [None, None]

@@ -245,8 +245,8 @@ def test_each_command_about_classes_says_what_answers_it_of_numbers(slider, comm
     """The command to paste reads the table as the refused one did."""
     reading = ("--format", "long", *NUMBERS)
     found = run(command, "slider.csv", *reading).stderr
-    refused(3, command, "slider.csv", *reading, says=[f"'manyhands {command}'", says])
-    pasted = found.split("Run manyhands ")[1].split(" instead: ")[0].split()
+    refused(3, command, "slider.csv", *reading, says=[f"the command {command}", says])
+    pasted = found.split("Run `manyhands ")[1].split("` instead: ")[0].split()
     assert {*reading} <= {*pasted}
     done(*pasted)
     assert Path("values/annotators.csv").exists()

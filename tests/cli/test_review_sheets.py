@@ -324,7 +324,7 @@ def test_two_rounds_of_a_review_are_known_together(crowd):
         row["label"], row["reviewed"] = crowd[row["task"]], "anna"
 
     first = done("review", "A.csv", "-n", 5, "--random", 12, "--out", "one.csv")
-    assert "give it to aggregate or fit: --known one.csv\n" in first.stdout
+    assert "`manyhands aggregate A.csv --known one.csv --out labels`\n" in first.stdout
     one = fill_in(Path("one.csv"), all_right)
     second = done(
         "review", "A.csv", "-n", 5, "--random", 12, "--known", "one.csv", "--out", "two.csv"

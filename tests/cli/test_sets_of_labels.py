@@ -158,7 +158,7 @@ def test_what_is_known_and_how_it_is_decided(answers, tmp_path):
         (("agreement", "--classes", "joy,fear"), "'awe'.*not among the options.*--classes"),
         (("review", "--by", "annotation"), "a set is reviewed as a whole"),
         (("review", "--features", "X.npy"), "rests on the answers alone"),
-        (("next",), "manyhands aggregate .* --none empty --out labels instead: 'collect more'"),
+        (("next",), "manyhands aggregate .* --none empty --out labels` instead: 'collect more'"),
         (("annotators",), "instead: annotators.csv says which share of the labels that apply"),
         (("budget",), "instead: the report says how many labels"),
         (("judges",), "describe, agreement, aggregate, fit, review, report.*--multilabel split"),
@@ -176,10 +176,10 @@ def test_what_sets_do_not_have_is_refused(given, said, answers):
 def test_a_folder_of_sets_says_how_its_answers_are_read(answers, tmp_path):
     folder = tmp_path / "labels"
     done("aggregate", answers, *SETS, "--out", folder)
-    read = f"FILE {shlex.join(SETS)}"
+    read = re.escape(shlex.join([str(answers), *SETS]))
     for command, said in {
-        "review": f"the greatest 'expected_errors' .* MultiLabelDawidSkene, .* review {read}$",
-        "next": "Run manyhands next .* FILE --multilabel split --option NAME$",
+        "review": f"the greatest 'expected_errors' .* MultiLabelDawidSkene, .* review {read}`$",
+        "next": "Run next .* --multilabel split --option NAME`, with an option in place of NAME$",
     }.items():
         result = run(command, folder)
         assert result.exit_code == 3
@@ -188,8 +188,8 @@ def test_a_folder_of_sets_says_how_its_answers_are_read(answers, tmp_path):
 
 def commands_in(text):
     """The commands that a text tells a reader to run, as words."""
-    before = r"(?:<code>|run: |script: |Run |would show it: |inferred: |make one by )"
-    after = r"(?:<| instead: |, and report|$)"
+    before = r"(?:<code>|run: |script: |Run |`|would show it: |inferred: |make one by )"
+    after = r"(?:<|`| instead: |, and report|$)"
     found = re.findall(f"{before}(manyhands .+?){after}", text, flags=re.MULTILINE)
     found = [html.unescape(command) for command in found if "FOLDER" not in command]
     return [shlex.split(command)[1:] for command in found]

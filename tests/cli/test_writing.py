@@ -165,7 +165,7 @@ def test_going_on_needs_an_aggregator_with_the_same_classes(home):
     done("aggregate", "day1.csv", "--out", "days")
     refused(3, "aggregate", "--continue", "days", "A_names.csv", says=["classes"])
     refused(5, "aggregate", "--continue", "nowhere", "day2.csv", says=["'nowhere' is not a"])
-    says = ["holds a CrowdStackingClassifier, a classifier", "manyhands fit --continue"]
+    says = ["holds a CrowdStackingClassifier, a classifier", "continue it by fit --continue"]
     refused(3, "aggregate", "--continue", "model", "day2.csv", says=says)
 
 

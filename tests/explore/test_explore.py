@@ -6,6 +6,7 @@ import errno
 import hashlib
 import html
 import json
+import logging
 import os
 import re
 import shlex
@@ -718,8 +719,10 @@ def test_nothing_is_planned_where_every_label_is_known(desk):
     status, _, body = ask(desk, "/next")
     assert status == 200
     assert "There is nothing to ask" in body
-    known = f"manyhands aggregate … --known {desk.journal.path}"  # What to do when all is done.
-    assert known in html.unescape(ask(desk, "/")[2])
+    again = desk.command_again()  # What to do when all is done.
+    assert shlex.split(again)[:2] == ["manyhands", "aggregate"]
+    assert f"--known {desk.journal.path}" in again
+    assert again in html.unescape(ask(desk, "/")[2])
 
 
 @pytest.mark.parametrize(
@@ -1056,3 +1059,16 @@ def test_no_class_is_shown_to_be_more_probable_than_the_label(desk, monkeypatch)
     items = [desk.item(row) for row in range(desk.table.n_instances)]
     assert all(max(item.told) == item.certainty < 0.5 for item in items)
     assert all(sum(item.told) == pytest.approx(1) for item in items)
+
+
+def test_a_note_that_only_counts_further_corrections_is_told_once(home, caplog):
+    caplog.set_level("INFO", "manyhands")
+    told = logging.getLogger("manyhands")
+    with opened(home):
+        for n in ("known label is", "2 known labels are", "1,003 known labels are"):
+            told.info("The %s not drawn at random. To check it, review 100 labels", n)
+        told.info("Something else")
+    assert caplog.text.count("not drawn at random") == 1
+    assert "Something else" in caplog.text
+    told.info("The 4 known labels are not drawn at random. To check it, review 100 labels")
+    assert caplog.text.count("not drawn at random") == 2  # No page is open.

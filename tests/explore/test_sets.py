@@ -220,4 +220,4 @@ def test_folders_of_another_kind_are_refused(made, tmp_path, desk):
     assert "leave --multilabel out" in " ".join(other.output.split())
     other = run("explore", made / "labels", "--annotations", made / "answers.csv", *SETS,
                 "--known", made / "answers.csv")  # fmt: skip
-    assert "give known sets to manyhands aggregate" in " ".join(other.output.split())
+    assert "give known sets to the command aggregate" in " ".join(other.output.split())

@@ -151,7 +151,7 @@ def test_methods_that_need_dense_arrays_say_so(monkeypatch, tmp_path):
             method.fit(table)
     with pytest.raises(AnnotationError, match="keeps a matrix"):
         _ = MajorityVote().fit(table).confusion_
-    with pytest.raises(AnnotationError, match=r"a report keeps .* manyhands describe"):
+    with pytest.raises(AnnotationError, match=r"a report keeps .* the command describe"):
         summarize(table)
     with pytest.raises(AnnotationError, match="a probability of each class for each instance"):
         OneCoinDawidSkene().fit(names(1200))

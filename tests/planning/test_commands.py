@@ -88,7 +88,7 @@ def test_next_says_how_many_of_its_items_have_accepted_labels(pilot, gold):
     fewer = done("next", "A.csv", *gold, "-n", 110 - n, "--load", 100, "--out", "batch.csv")
     asked = [row[0] for row in read_rows(Path("batch.csv"))[1:]]
     assert len(accepted & {*asked}) <= 0.1 * len(asked)
-    (told,) = re.findall(r"worth buying: manyhands (.*)", fewer.stdout)
+    (told,) = re.findall(r"worth buying: `manyhands (.*)`", fewer.stdout)
     assert "forecast" not in done(*shlex.split(told), "--runs", 1, "--step", 3).stderr
 
 

@@ -76,10 +76,10 @@ NAMES = "Give the column of the labels; if these are names of classes, pass scal
 
 NO_METHOD = (
     "the labels are numbers (scale='interval'), and this method chooses among classes. RatingMean "
-    "(manyhands aggregate) averages numbers, and its report says which items to have rated again "
-    "and which annotators rate too high; manyhands agreement measures how far annotators agree. If "
-    "the numbers are a few grades, read them by scale='ordinal'; if they are names of classes, by "
-    "scale='nominal'"
+    "(`manyhands aggregate ANNOTATIONS --out values`) averages numbers, and its report says which "
+    "items to have rated again and which annotators rate too high; "
+    "`manyhands agreement ANNOTATIONS` measures how far annotators agree. If the numbers are a few "
+    "grades, read them by scale='ordinal'; if they are names of classes, by scale='nominal'"
 )
 """Refusal of labels that are numbers by methods that infer classes."""
 

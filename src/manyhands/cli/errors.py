@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
+from manyhands.cli.inputs import BadFilesError
 from manyhands.cli.option_groups import option_of
-from manyhands.cli.output import note, notes_on_stderr, visible
+from manyhands.cli.output import filled, note, notes_on_stderr, visible
 from manyhands.cli.reading import FamilyReading, as_arguments
 from manyhands.cli.translation import with_options
 from manyhands.exceptions import (
@@ -121,6 +122,9 @@ def message_of(error: BaseException) -> str:
     """Write an exception as one paragraph that is safe for a terminal, with long names cut."""
     from manyhands.annotations.wide import UnclearColumnsError
 
+    if isinstance(error, BadFilesError):
+        told = [f"({k}) {message_of(each)}" for k, each in enumerate(error.errors, start=1)]
+        return f"{len(told)} files cannot be used. {'; '.join(told)}"
     text, command = str(error), ""
     if isinstance(error, UnclearColumnsError):
         text = ". ".join(filter(None, [error.seen, error.mend[:1].upper() + error.mend[1:]]))
@@ -130,7 +134,7 @@ def message_of(error: BaseException) -> str:
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     text = visible(re.sub(r"\s*[\r\n]+\s*", " ", text).strip())
     text = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: _shorten(word[0]), text)
-    return with_options(text) + command
+    return filled(with_options(text)) + command
 
 
 def _shorten(word: str) -> str:

@@ -17,6 +17,59 @@ from manyhands.exceptions import AnnotationError, silenced, warn_caller
 _LOG = logging.getLogger("manyhands")
 
 
+class BadFilesError(AnnotationError):
+    """Several files of a command cannot be used; ``errors`` says why, a file at a time."""
+
+    def __init__(self, errors: Sequence[Exception]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = list(errors)
+
+
+class Faults:
+    """Errors of reading several files, which are told together."""
+
+    def __init__(self) -> None:
+        self._found: list[Exception] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Read a file; the next is read even if this cannot be used."""
+        try:
+            yield
+        except (AnnotationError, OSError) as error:
+            self._found.append(error)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def tell(self) -> None:
+        """Raise what was found.
+
+        Raises
+        ------
+        BadFilesError
+            If several files cannot be used; else the error of the file.
+        """
+        first = {str(error): error for error in reversed(self._found)}
+        if len(first) == 1:
+            raise self._found[0]
+        if first:
+            raise BadFilesError([*reversed(first.values())])
+
+
+def refuse_absent(paths: Sequence[Path]) -> None:
+    """Refuse files that are absent or empty, all of them together, before any is read."""
+    from manyhands.io.files import existing_file
+
+    faults = Faults()
+    for path in paths:
+        with faults.noted():
+            if not path.is_dir():
+                existing_file(path)
+    if len(faults) > 1:  # That of one is told by its reader, which knows its option.
+        faults.tell()
+
+
 @dataclass(frozen=True)
 class TrainingInputs:
     """What a classifier is to be trained on: features, texts or images."""
@@ -109,16 +162,24 @@ class Files:
     keep_formulas: bool
     named: dict[str, Any] = field(default_factory=dict)
 
-    def read(self) -> tuple[Any, Any]:
-        """Read the rows and the table of their annotations."""
-        return self.inputs.read(one_or_all(self.annotations), self.options)
-
-    def gold_of(self, table: Any) -> Any:
-        """Read gold labels of a table's instances, if a file is given."""
+    def read(self, known: Sequence[Path] | None = None) -> tuple[Any, Any, Any, Any]:
+        """Read the rows, the table of their annotations, gold labels and known labels."""
+        from manyhands.io.files import existing_file
         from manyhands.jobs import match_gold
 
-        found = read_gold_option(self.gold, self.options, annotations=self.annotations)
-        return None if found is None else match_gold(found, table)
+        faults, rows, gold, certain = Faults(), None, None, None
+        with faults.noted():
+            rows, table = self.inputs.read(one_or_all(self.annotations), self.options)
+        if faults and self.inputs.features is not None:
+            with faults.noted():
+                existing_file(self.inputs.features)
+        with faults.noted():
+            gold = read_gold_option(self.gold, self.options, annotations=self.annotations)
+        with faults.noted():
+            certain = read_known_option(known, self.options)
+        faults.tell()
+        matched = [None if each is None else match_gold(each, table) for each in (gold, certain)]
+        return rows, table, *matched
 
     def export(self) -> Any:
         """Read the export that the annotations are from; None for a plain table."""

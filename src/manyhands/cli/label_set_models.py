@@ -44,7 +44,7 @@ def fit_sets(
     json: bool,
 ) -> None:
     """Train a classifier per option, and write the sets of all instances."""
-    from manyhands.jobs import fit_label_sets
+    from manyhands.jobs import fit_label_sets, report_folder
     from manyhands.jobs.label_sets import join_cells
 
     refused = {
@@ -90,6 +90,7 @@ def fit_sets(
         keep_formulas=keep_formulas,
         **words_to_read(annotations, reading),
     )
+    result["files"] += [str(report_folder(out))]
     if json:
         print_json(result)
         return

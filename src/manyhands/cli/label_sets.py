@@ -21,7 +21,14 @@ from manyhands.cli.output import (
     visible,
     write_columns,
 )
-from manyhands.cli.reading import FamilyReading, Reading, as_arguments, command_of, words_of
+from manyhands.cli.reading import (
+    FamilyReading,
+    Reading,
+    as_arguments,
+    command_of,
+    run_files,
+    words_of,
+)
 from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting
@@ -87,7 +94,9 @@ def read_sets(tables: list[Path], reading: Reading) -> ReadSets:
 
 def words_to_read(tables: list[Path], reading: Reading) -> dict[str, Any]:
     """Return what the commands in a report need to read the same answers, as jobs take it."""
-    return {"files": words_of(tables), "reading": as_arguments(reading, {})}
+    run = run_files.get() or {}
+    given = [*run.get("options", ()), *run.get("known", ())]
+    return {"files": words_of(tables), "reading": as_arguments(reading, {}), "given": given}
 
 
 def reader_of_gold(reading: Reading) -> Callable[[Path, Any], Any]:

@@ -18,7 +18,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from manyhands.cli.reading import run_files
 from manyhands.cli.translation import with_options
+from manyhands.report.commands import fill_commands
 from manyhands.wording import SCORES, compared_with, counted, percent, too_much
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -52,7 +54,23 @@ def visible(value: Any, limit: int | None = None) -> str:
 
 def print_json(result: Any) -> None:
     """Print one JSON document on standard output."""
-    typer.echo(json.dumps(result, indent=1, allow_nan=False))
+    typer.echo(json.dumps(_filled_in(result), indent=1, allow_nan=False))
+
+
+def filled(text: str) -> str:
+    """Fill in the commands of a text for the files of the command that is running."""
+    return fill_commands(text, run_files.get()) if "`" in text else text
+
+
+def _filled_in(result: Any) -> Any:
+    """Fill in the commands in the sentences of a document; rows of tables have none."""
+    if isinstance(result, str):
+        return filled(result)
+    if isinstance(result, dict):
+        return {name: _filled_in(value) for name, value in result.items()}
+    if isinstance(result, list) and all(isinstance(each, str) for each in result):
+        return [filled(each) for each in result]
+    return result
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -69,12 +87,12 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
 
 def say(text: str) -> None:
     """Print a line on standard output."""
-    Console().print(Text(visible(text)), soft_wrap=True)
+    Console().print(Text(visible(filled(text))), soft_wrap=True)
 
 
 def note(text: str) -> None:
     """Print a line on standard error."""
-    Console(stderr=True).print(Text(visible(text)), soft_wrap=True)
+    Console(stderr=True).print(Text(visible(filled(text))), soft_wrap=True)
 
 
 def show(value: Any) -> str:
@@ -160,9 +178,9 @@ def say_actions(result: dict[str, Any]) -> None:
     say(REVIEW_RULE)
     if not counts["accept"] and any(counts.values()):
         say(
-            "No label is sure enough to be accepted yet. 'manyhands next' says whom to ask about "
-            "which item, and 'manyhands review' lists the most doubtful labels. Give the labels "
-            "that you have checked with --known."
+            "No label is sure enough to be accepted yet. `manyhands next ANNOTATIONS` says whom to "
+            "ask about which item, and `manyhands review ANNOTATIONS` lists the most doubtful "
+            "labels. Give the labels that you have checked with --known."
         )
 
 
@@ -203,7 +221,7 @@ OF_FILES = {
     "labels.csv": "the label of each item, and how sure it is",
     "annotators.csv": "how good each annotator is, and who needs a closer look",
     "summary.json": "the figures of the report, for programs",
-    "model.json": "the model: manyhands predict, report and explore read its folder",
+    "model.json": "the model, for the commands predict, report and explore",
 }
 """What the files of a folder hold; those that people read come first."""
 

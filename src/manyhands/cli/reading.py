@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Optional, get_type_hints
 
 import typer
@@ -48,6 +50,13 @@ class Reading:
     """How annotations are read."""
 
     panel: ClassVar[str] = "How the annotations are read"
+    rare_panel: ClassVar[str] = "How the annotations are read, where this is rarely needed"
+    rare: ClassVar[tuple[str, ...]] = (
+        *("map", "lowercase", "map_annotators", "abstain", "skip", "format", "question"),
+        *("nothing", "option", "encoding", "separator", "sheet", "annotator_from", "read"),
+        *("duplicates", "people"),
+    )
+    """Options that most tables do without."""
 
     task: Annotated[
         str,
@@ -75,14 +84,16 @@ class Reading:
     duplicates: Annotated[
         Duplicates,
         typer.Option(
+            metavar="POLICY",
             help="What to do if an annotator answered twice about the same item. error stops "
             "the command, last keeps the last answer, and keep keeps both. auto means last "
-            "for exports and error for tables."
+            "for exports and error for tables.",
         ),
     ] = Duplicates.auto
     scale: Annotated[
         OptionalScale,
         typer.Option(
+            metavar="SCALE",
             help="What the labels are: nominal (names), ordinal (grades in order) or interval "
             "(numbers). By default the labels decide. If they could be either, the command "
             "stops and asks for this option.",
@@ -97,7 +108,7 @@ class Reading:
     classes: Annotated[
         OptionalText,
         typer.Option(
-            metavar="FILE|A,B,...",
+            metavar="CLASSES",
             help="All classes in order, the lowest first. Give names with commas between them, "
             "or a text file with one class per line.",
         ),
@@ -158,14 +169,12 @@ class Reading:
         str,
         typer.Option(
             parser=some_multilabel,
-            metavar="SEPARATOR|split|join|none",
+            metavar="HOW",
             show_default=False,
-            help="How to read answers with several labels. An answer may be one cell, such as "
-            "'policy;safety', or several rows, one for each ticked label. The character between"
-            " the labels, such as ';', keeps each answer as a set of labels. split reads only "
-            "whether one label, which you name with --option, was ticked. join makes one class "
-            "of each set. none takes each text as one class, whatever it contains. By default, "
-            "the command stops at such answers and lists these choices.",
+            help="How to read answers with several labels. The character between the labels, such "
+            "as ';', keeps each answer as a set of labels. split reads whether one label "
+            "(--option) was ticked. join makes one class of each set. none takes each text "
+            "as one class.",
         ),
     ] = Multilabel.error.value
     nothing: Annotated[
@@ -212,7 +221,8 @@ class Reading:
         OptionalSource,
         typer.Option(
             "--annotator-from",
-            help="Each file, folder or sheet holds the work of one annotator, and its name is "
+            metavar="SOURCE",
+            help="file, folder or sheet: each holds the work of one annotator, and its name is "
             "the annotator's name. Tables then need no column of annotators.",
         ),
     ] = None
@@ -304,7 +314,7 @@ class FamilyReading(Reading):
     groups: Annotated[
         OptionalText,
         typer.Option(
-            metavar="COLUMN|FILE|FAMILY=NAMES|none",
+            metavar="FAMILIES",
             help=(
                 "Families: groups of annotators who share mistakes, such as models of one "
                 "provider. Name a column of the annotations, give a table with the columns "
@@ -316,7 +326,7 @@ class FamilyReading(Reading):
     people: Annotated[
         OptionalText,
         typer.Option(
-            metavar="NAMES|VALUE|FILE",
+            metavar="PEOPLE",
             help=(
                 "Which annotators are people, if others are models. People belong to no "
                 "family. Give names with commas between them, or the value that people "
@@ -366,6 +376,25 @@ def as_arguments(reading: Any, found: Mapping[str, Any], leave: Collection[str] 
     return words
 
 
+run_files: ContextVar[Mapping[str, Any] | None] = ContextVar("run_files", default=None)
+"""What the running command was given, for commands that it prints: `manyhands.report.commands`."""
+
+
+def remember_files(name: str, given: Mapping[str, Any]) -> None:
+    """Keep what a command was given as `run_files`; ``given`` are its arguments by name."""
+    tables = given.get("tables") or given.get("annotations")
+    reading = given.get("reading")
+    groups = [value for value in given.values() if is_dataclass(value) and value is not reading]
+    files: dict[str, Any] = {"name": name}
+    if isinstance(tables, list) and isinstance(reading, Reading):
+        alone = SimpleNamespace(known=given.get("known"), gold=given.get("gold"))
+        leave = ("continue_", "compare", "restart")
+        files = files_of(name, tables, reading, *groups, leave=leave)
+        own = files_of(name, tables, reading, alone)
+        files |= {key: files[key] or own[key] for key in ("known", "gold")}
+    run_files.set(files)
+
+
 def files_of(
     name: str, tables: Iterable[Path], reading: Reading, *groups: Any, leave: Collection[str] = ()
 ) -> dict[str, Any]:
@@ -393,7 +422,12 @@ def files_of(
         "reading": as_arguments(reading, {}),
         "known": [word for path in words_of(known) for word in ("--known", path)],
         "gold": [word for path in words_of(gold) for word in ("--gold", path)],
-        "options": [word for group in groups for word in as_arguments(group, {}, left)],
+        "options": [
+            word
+            for group in groups
+            if is_dataclass(group)
+            for word in as_arguments(group, {}, left)
+        ],
     }
 
 

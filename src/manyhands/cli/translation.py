@@ -108,11 +108,11 @@ PHRASES: Final[list[tuple[str, str]]] = [
         "--known FILE --method GoldCorrected --groups none, without --people",
     ),
     (r"\(gold=, on the command line --known\)", "(--known FILE)"),
-    (r"next_for\(\), on the command line ('manyhands next'),", r"\1"),
+    (r"\bnext_for\(\) lists", "`manyhands next ANNOTATIONS` lists"),
     (r"\banother checkpoint=", "--restart, or another --out"),
     (r"\bnamed in methods=", "named by --method instead of --compare"),
     (r"\bclasses=, abstain= or skip=", "--classes, --abstain or --skip"),
-    (r"manyhands\.io\.read_export\(\.\.\.\)\.left_out", "manyhands describe"),
+    (r"manyhands\.io\.read_export\(\.\.\.\)\.left_out", "`manyhands describe ANNOTATIONS`"),
     (r"read_export\(\.\.\.\)\.gold holds them", "give the file as --gold beside annotations"),
     (r"read_export\(\.\.\.\)\.tables holds them", "--option names one of them"),
     (

@@ -24,6 +24,7 @@ from manyhands.explore.plans import Plans
 from manyhands.io.consensus_labels import ACTIONS
 from manyhands.io.exports.formats import WRITERS
 from manyhands.io.frames import write_table
+from manyhands.report.commands import fill_page
 from manyhands.report.confusions import REVERSED, both_ways
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
@@ -190,7 +191,7 @@ class _Pages:
                 tools=WRITERS.values(), keys=KEYS, few=FEW, many=MANY, **more,
             )  # fmt: skip
         headers = {} if status < HTTPStatus.BAD_REQUEST else {"HX-Push-Url": "false"}
-        return HTMLResponse(page, status_code=status, headers=headers)
+        return HTMLResponse(fill_page(page, desk.files), status_code=status, headers=headers)
 
     def image(self, request: Request) -> Response:
         """Send the image of an item; only rows can be asked for, no paths."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,10 +13,17 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from manyhands.explore.answers import Answers, Vote
+from manyhands.files import as_word
 from manyhands.io.consensus_labels import ACTIONS
 from manyhands.io.corrections import Correction, Journal, Standing
 from manyhands.io.exports.records import Export
+from manyhands.report.commands import fill_command
 from manyhands.typing import BoolArray, IntArray
+
+
+def _as_known(paths: Iterable[Path]) -> list[str]:
+    return [word for path in paths for word in ("--known", as_word(path))]
+
 
 OPEN, DONE, SKIPPED = 0, 1, 2
 STATES: Final = {"review": OPEN, "open": OPEN, "done": DONE, "skipped": SKIPPED, "all": None}
@@ -122,6 +129,8 @@ class Contents:
         The folder's file of labels, if it holds known ones that are in no other of these files.
     reading : tuple of str
         Words with which the command line reads the annotations in the same way.
+    made_by : dict
+        What the command that wrote the folder was given; see `manyhands.report.commands`.
     """
 
     texts: dict[int, str] = field(default_factory=dict)
@@ -132,6 +141,7 @@ class Contents:
     known: tuple[Path, ...] = ()
     labels: Path | None = None
     reading: tuple[str, ...] = ()
+    made_by: dict[str, Any] = field(default_factory=dict)
 
 
 class Desk:
@@ -192,6 +202,26 @@ class Desk:
         """Files of all known labels, as ``--known`` of other commands takes them."""
         labels = self.contents.labels
         return self.added_files if labels is None else (labels, *self.added_files)
+
+    @property
+    def files(self) -> dict[str, Any]:
+        """What commands that people are told of name; see `manyhands.report.commands`."""
+        return {
+            **self.contents.made_by,
+            "folder": as_word(self.journal.path.parent),
+            "annotations": [as_word(path) for path in self.contents.annotations],
+            "reading": [*self.contents.reading],
+            "known": _as_known(self.known_files),
+        }
+
+    def command_again(self) -> str:
+        """Write the command that makes the folder again, with all corrections."""
+        known = [*self.contents.made_by.get("known", ())]
+        for path in self.added_files:
+            known += [] if as_word(path) in known else _as_known([path])
+        tables = "--annotations ANNOTATIONS" if self.answers.command == "fit" else "ANNOTATIONS"
+        again = f"manyhands {self.answers.command} {tables} OPTIONS --out FOLDER"
+        return fill_command(again, {**self.files, "known": known})
 
     @property
     def n_behind(self) -> int:

@@ -82,7 +82,7 @@ class RequestGuard:
             return Response(status_code=HTTPStatus.NO_CONTENT)
         if not self._is_known(headers.get("cookie", "")):
             return _refusal(
-                HTTPStatus.FORBIDDEN, "open the address that 'manyhands explore' printed"
+                HTTPStatus.FORBIDDEN, "open the address that the command explore printed"
             )
         if scope["method"] not in READS and headers.get("origin") != f"http://{headers['host']}":
             return _refusal(HTTPStatus.FORBIDDEN, "the request does not come from this page")

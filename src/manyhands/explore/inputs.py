@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +43,13 @@ from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
 from manyhands.metrics import Level
 from manyhands.metrics.set_levels import levels_of_sets, told_of_cells
 from manyhands.models import load
+from manyhands.report.commands import files_in
 from manyhands.report.planning import basis_of
 from manyhands.report.sections import SETS
 from manyhands.report.summary import UNTITLED
 from manyhands.typing import FloatArray
+
+_LOG = logging.getLogger("manyhands")
 
 SHOWN = dict(zip((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"),
                  ("png", "jpeg", "jpeg", "gif", "webp", "bmp"), strict=True))  # fmt: skip
@@ -102,7 +108,7 @@ def open_desk(
     if sets and described.get("kind") != SETS:
         raise AnnotationError(
             f"{folder} holds labels that are one class each; leave multilabel= out, or write the "
-            "folder by manyhands aggregate with it"
+            "folder by the command aggregate with it"
         )
     if not sets and described.get("kind") == SETS:
         raise AnnotationError(
@@ -120,13 +126,34 @@ def open_desk(
     with open_journal(folder) as journal:
         answers, contents = finish(journal)
         contents = replace(contents, known=tuple(known_files), reading=tuple(reading))
+        contents = replace(contents, made_by=_made_by(described))
         desk = Desk(answers, journal, contents, title=title, by=by)
         for note in desk.notes:
             warn_caller(note)
+        told = _OncePerKind()
+        _LOG.addFilter(told)
         try:
             yield desk
         finally:
             desk.close()
+            _LOG.removeFilter(told)
+
+
+class _OncePerKind(logging.Filter):
+    """Let a message through once, whatever its figures: it is told by what its last sentence says.
+
+    Every correction computes the figures again, with the same notes on other numbers of labels.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = re.sub(r"\d[\d,.]*", "", record.getMessage().rpartition(". ")[2])
+        is_new = kind not in self._told
+        self._told.add(kind)
+        return is_new
 
 
 def _classes_in(
@@ -344,14 +371,31 @@ def _joined(own: GoldFile, folder: Path, known: GoldFile | None) -> GoldFile:
         ) from error
 
 
+def _made_by(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the command that wrote a folder was given; empty if that is not known.
+
+    ``select`` takes no known labels, so the method that it chose is fitted with them.
+    """
+    files = files_in(described)
+    if files.get("name") == "select":
+        given = list(files.get("options", ()))
+        kept = ("--features", "--texts", "--images", "--gold", "--seed")
+        pairs = pairwise(given)
+        options = [word for pair in pairs if pair[0] in kept for word in pair]
+        best = str((described.get("selection") or {}).get("best"))
+        method = ["--method", best] if best.isidentifier() else []
+        files |= {"name": "fit", "options": [*options, *method]}
+    return files
+
+
 def described_in(folder: Path, what: str = "the explorer") -> dict[str, Any]:
     """Read the folder's summary; ``what`` needs it, for messages."""
     refuse_means(folder, what)
     for name in (SUMMARY, LABELS):
         if not (folder / name).is_file():
             raise ModelFolderError(
-                f"{str(folder)!r} has no {name}; give the folder that 'manyhands fit --out' or "
-                "'manyhands aggregate --out' wrote"
+                f"{str(folder)!r} has no {name}; give the folder that fit --out or "
+                "aggregate --out wrote"
             )
     try:
         described = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))

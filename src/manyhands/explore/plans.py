@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 from collections import Counter
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from manyhands.explore.desk import Desk
 from manyhands.explore.figures import Figures
 from manyhands.inference.base import BaseAggregator
 from manyhands.planning import TeachingSheet, teaching_sheet
+from manyhands.report.commands import fill_command
 from manyhands.report.planning import MOST, enough, gain_words, limit, plan_of
 from manyhands.wording import GainWords
 
@@ -175,12 +175,9 @@ class Plans:
 
     def _command(self, n: int, *, of_annotations: bool) -> str:
         """Write the command that plans the next n annotations from the same files."""
-        desk = self._desk
-        folder = [] if of_annotations else ["--model", str(desk.journal.path.parent)]
-        known = [word for path in desk.known_files for word in ("--known", str(path))]
-        files = [str(path) for path in desk.contents.annotations]
-        options = [*folder, "-n", str(n), "--load", f"{MOST:g}", *known, "--out", "batch.csv"]
-        return shlex.join(["manyhands", "next", *files, *desk.contents.reading, *options])
+        folder = "" if of_annotations else " --model FOLDER"
+        command = f"manyhands next ANNOTATIONS{folder} -n {n} --load {MOST:g} --out batch.csv"
+        return fill_command(command, self._desk.files)
 
     def sheet(self, r: int) -> TeachingSheet:
         """Teaching sheet of the annotator with this code."""

@@ -191,7 +191,8 @@ def refuse_queue(path: Path, options: Mapping[str, Any], called: str) -> None:
             f"{called}: its column {CHOSEN_COLUMN!r} says that a review queue chose some items "
             "because they were doubtful. People and models agree less on these than on other "
             "items, so they show neither how good a model is nor how many labels are right. Leave "
-            "these rows out, and give labels of items drawn at random (manyhands review --random)"
+            "these rows out, and give labels of items drawn at random (the command review draws "
+            "them with --random)"
         )
 
 

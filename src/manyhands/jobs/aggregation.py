@@ -188,7 +188,7 @@ def continue_aggregation(
     if not isinstance(aggregator, BaseAggregator):
         raise AnnotationError(
             f"{folder} holds a {type(aggregator).__name__}, a classifier; continue it by "
-            "manyhands fit --continue, with features"
+            "fit --continue, with features"
         )
     before = aggregator.table_
     check_rule_of(rule, before)

@@ -84,6 +84,7 @@ def fit_label_sets(
     keep_formulas: bool = False,
     files: Sequence[str] = (),
     reading: Sequence[str] = (),
+    given: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Fit a classifier to sets of labels, save it in a folder, and write the labels beside it.
 
@@ -118,7 +119,7 @@ def fit_label_sets(
         Of the report.
     keep_formulas : bool
         As in `manyhands.io.write_labels`.
-    files, reading : sequence of str
+    files, reading, given : sequence of str
         As in `aggregate_label_sets`.
 
     Returns
@@ -159,7 +160,7 @@ def fit_label_sets(
                 aggregator.posterior_[annotated], found.ticks[annotated], fresh[annotated]
             )
         inputs = SetFindings(
-            aggregator, sets, levels, found, told, gold, scores, separator, files, reading
+            aggregator, sets, levels, found, told, gold, scores, separator, files, reading, given
         )
         summary: dict[str, Any] = {
             "method": type(model).__name__,

@@ -74,8 +74,8 @@ def aggregate_label_sets(
         separator : str, what is written between the labels of a set.
         none : str or sequence of str, as in `manyhands.io.read_label_sets`; its first word other
         than "empty" is written of a set without labels.
-        files, reading : sequences of str, for the commands in the report: the files of the answers,
-        and the options of the command line that read them.
+        files, reading, given : sequences of str, for the commands in the report: the files of the
+        answers, the options of the command line that read them, and the other options.
         to, export, keep_formulas, shown : as in `manyhands.io.writers.write_sets`.
 
     Returns
@@ -149,6 +149,7 @@ def continue_label_sets(
     """
     place = None if out is None else check_output(Path(out), options.get("to", "table"))
     options["files"] = _all_files(folder, options.get("files", ()))
+    options["given"] = [*_set_data(folder).get("given", ()), *options.get("given", ())]
     model = load(folder)
     if not isinstance(model, BaseSetAggregator):
         raise AnnotationError(
@@ -173,11 +174,16 @@ def continue_label_sets(
 
 def _all_files(folder: str | Path, new: Sequence[str]) -> list[str]:
     """Return the files of a folder's answers and the new ones; none if the folder names none."""
-    try:
-        before = json.loads(Path(folder, SUMMARY).read_text(encoding="utf-8"))["set_data"]["files"]
-    except (OSError, ValueError, KeyError, TypeError):  # Written by an earlier release.
-        return []
+    before = _set_data(folder).get("files")
     return [*dict.fromkeys([*before, *new])] if before else []
+
+
+def _set_data(folder: str | Path) -> dict[str, Any]:
+    """Return what a folder's summary says of its answers; empty if an earlier release wrote it."""
+    try:
+        return dict(json.loads(Path(folder, SUMMARY).read_text(encoding="utf-8"))["set_data"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _with_new(options: AnyArray, found: AnyArray, folder: str | Path) -> AnyArray:
@@ -215,6 +221,7 @@ def _concluded(
     keep_formulas: bool = False,
     files: Sequence[str] = (),
     reading: Sequence[str] = (),
+    given: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Decide the sets of a fitted aggregator, evaluate and write them."""
     table = model.table_
@@ -229,7 +236,7 @@ def _concluded(
         fresh = np.where(model.is_known_, MISSING, gold)
         scores = measured_cells(model.posterior_, decided.ticks, fresh)
     inputs = SetFindings(
-        model, found, levels, decided, told, gold, scores, separator, files, reading
+        model, found, levels, decided, told, gold, scores, separator, files, reading, given
     )
     summary: dict[str, Any] = {
         "method": type(model).__name__,
@@ -278,6 +285,7 @@ def report_label_sets(
     contents: Contents | None = None,
     files: Sequence[str] = (),
     reading: Sequence[str] = (),
+    given: Sequence[str] = (),
 ) -> list[Path]:
     """Infer sets with `MultiLabelDawidSkene`, and write a report and its summary alone.
 
@@ -286,7 +294,7 @@ def report_label_sets(
     table : LabelSetTable
     out : str or Path
         The HTML page; the summary is written beside it, with the suffix .json.
-    title, separator, files, reading : as in `aggregate_label_sets`
+    title, separator, files, reading, given : as in `aggregate_label_sets`
     contents : Contents, optional
         Texts and images of the instances, for the page.
 
@@ -308,7 +316,9 @@ def report_label_sets(
     levels = levels_of_sets(model, decided.ticks)
     found = set_consensus(table, model, decided.ticks, levels.probability)
     told = told_of_decision("probable", None, decided)
-    inputs = SetFindings(model, found, levels, decided, told, None, None, separator, files, reading)
+    inputs = SetFindings(
+        model, found, levels, decided, told, None, None, separator, files, reading, given
+    )
     summary = summarize_sets(inputs, title=title)
     page = write_report(summary, out, contents)
     text = json.dumps(summary, indent=1, allow_nan=False)

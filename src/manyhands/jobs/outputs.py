@@ -506,7 +506,7 @@ def load_classifier(folder: str | Path) -> Any:
     if isinstance(model, BaseAggregator | BaseSetAggregator | RatingMean):
         raise AnnotationError(
             f"{folder} holds a {type(model).__name__}, which does not use features; give the "
-            "folder of a classifier, or add annotations with manyhands aggregate --continue"
+            "folder of a classifier, or add annotations with aggregate --continue"
         )
     return model
 

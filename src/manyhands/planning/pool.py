@@ -190,8 +190,8 @@ def nothing_left(pairs: Any, n_instances: int, n_annotators: int) -> AnnotationE
     if pairs is None:
         return AnnotationError(
             f"nothing is left to ask: each of the {size} is annotated or passed, or its class "
-            "is known. Add instances, or a new annotator: next_for(), on the command line "
-            "'manyhands next', lists the instances to ask about first"
+            "is known. Add instances, or a new annotator: next_for() lists the instances to ask "
+            "about first"
         )
     is_mask = isinstance(pairs, np.ndarray) and pairs.dtype.kind == "b"
     allowed = int(pairs.sum()) if is_mask else len(pairs)

@@ -103,10 +103,8 @@ ADVICE = {
     Flag.TOO_FAST: "read 20 of their annotations before judging: some tasks are easy",
     Flag.DRIFT: "compare early and late annotations of one class; ask about fatigue or new "
     "instructions",
-    Flag.BELOW_MEDIAN: "read 20 of their annotations, and show them the examples that 'manyhands "
-    "annotators --teach' prints; do not dismiss anybody: about half of the annotators with this "
-    "flag are "
-    "not among the worst",
+    Flag.BELOW_MEDIAN: "read 20 of their annotations, and show them examples of what they confuse; "
+    "do not dismiss anybody: about half of the annotators with this flag are not among the worst",
 }
 """What to do about each flag, the most serious first."""
 

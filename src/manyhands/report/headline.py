@@ -56,6 +56,12 @@ class Told(NamedTuple):
         return {"level": level, "headline": self.headline}
 
 
+SECOND_ANSWERS_TELL = (
+    "Second annotations of some items would show it (`manyhands next ANNOTATIONS` lists the items)."
+)
+"""Advice where most items have one annotation."""
+
+
 def tell_labels(
     table: AnnotationTable,
     model: Any,
@@ -315,11 +321,10 @@ def _why_unknown(summary: Summary) -> str:
     if found.get("single"):
         return (
             "most items were labelled by one annotator only (a family counts as one), so nothing "
-            "shows who is right. Second annotations of some items would show it (manyhands next "
-            "lists the items)."
+            f"shows who is right. {SECOND_ANSWERS_TELL}"
             if found.get("families")
-            else "most items have only one annotation, so no two answers can be compared. Second "
-            "annotations of some items would show it (manyhands next lists the items)."
+            else "most items have only one annotation, so no two answers can be "
+            f"compared. {SECOND_ANSWERS_TELL}"
         )
     return f"there are too few labels for an estimate. {tell}."
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.exceptions import WriteError
 from manyhands.files import write_atomically
-from manyhands.report.commands import fill_command
+from manyhands.report.commands import fill_command, fill_page
 from manyhands.report.headline import headline
 from manyhands.report.items import ItemContents
 from manyhands.report.planning import enough
@@ -121,7 +121,7 @@ def render_page(
     from markupsafe import Markup
 
     css, script = style_sheet(), _script()
-    return environment.get_template("report.html").render(
+    page = environment.get_template("report.html").render(
         words,
         s=summary,
         sections=[(each, _template(environment, each)) for each in sections],
@@ -134,6 +134,7 @@ def render_page(
         answers={each["section"]: each["answer"] for each in answers if each["anchor"]},
         not_told=[(e["question"], e["answer"]) for e in answers if e["anchor"] is None],
     )
+    return fill_page(page, summary.get("files"))
 
 
 def _template(environment: Environment, section: Section) -> Template:

@@ -76,6 +76,8 @@ class SetFindings(Once):
     files, reading : sequence of str
         Files of the answers, and the options of the command line that read them, for commands that
         read the answers again. Without files, the commands name a FILE with this separator.
+    given : sequence of str
+        The other options of the command.
     """
 
     model: BaseSetAggregator
@@ -88,6 +90,7 @@ class SetFindings(Once):
     separator: str = ";"
     files: Sequence[str] = ()
     reading: Sequence[str] = ()
+    given: Sequence[str] = ()
 
     @property
     def table(self) -> LabelSetTable:
@@ -123,6 +126,7 @@ def data_section(found: SetFindings) -> Content:
         "separator": found.separator,
         "files": list(found.files),
         "reading": list(found.reading),
+        "given": list(found.given),
         "judged": _is_judged(found),
     }
 
@@ -448,8 +452,8 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             [_doubt(row) for row in rows],
             [
                 f"write them into a sheet: {command} -n 50 --out review.csv",
-                "or correct them by check boxes on the page of 'manyhands explore'. To use your "
-                "corrections, give their file to 'manyhands aggregate' as --known",
+                "or correct them by check boxes on the page of the command explore, which prints "
+                "the command that uses your corrections",
             ],
         )
     yield from _explain(found)

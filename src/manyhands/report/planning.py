@@ -32,7 +32,14 @@ from manyhands.report.labels import filled_rows, find_consensus
 from manyhands.report.limits import LIMITS, MIN_GAIN
 from manyhands.report.section import Action, Answer, Content, Findings, Section
 from manyhands.typing import BoolArray, IntArray
-from manyhands.wording import GAINS, N_RANDOM, SAMPLE_TELLS, GainWords, quantity
+from manyhands.wording import (
+    DRAW_SAMPLE,
+    GAINS,
+    N_RANDOM,
+    SAMPLE_TELLS,
+    GainWords,
+    quantity,
+)
 
 BATCH = 0.1
 """Annotations of the next batch, as a share of the instances."""
@@ -452,10 +459,10 @@ def plan_actions(found: Findings) -> Iterator[Action]:
                 f"Check {N_RANDOM} labels that are drawn at random",
                 "Nothing in the annotations shows how good the annotators are; labels that you "
                 "check "
-                f"yourself do. Draw {N_RANDOM} items with 'manyhands review --random {N_RANDOM}', "
-                "fill in their labels, and give the file as --known.",
+                f"yourself do. Draw {N_RANDOM} items by this command, fill in their labels, and "
+                "give the file as --known.",
                 n_instances,
-                command=f"manyhands review ANNOTATIONS --random {N_RANDOM} --out sample.csv",
+                command=DRAW_SAMPLE,
             )
         return
     if plan["stop"]:

@@ -155,8 +155,8 @@ def _actions(found: Findings) -> Iterator[Action]:
         (section["n_to_review"] if wrong is None else wrong) / 2,
         _queue_rows(own.queue, first)["rows"][: LIMITS["actions"]],
         [
-            "this command opens a page on which you correct a label with one key. To use your "
-            "corrections, give their file to 'manyhands fit' or 'manyhands aggregate' as --known"
+            "this command opens a page on which you correct a label with one key. When you stop "
+            "it, it prints the command that uses your corrections"
         ],
         EXPLORE,
     )

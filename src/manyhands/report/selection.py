@@ -28,7 +28,7 @@ def selection_section(found: Findings) -> Content | None:
 def answer_methods(s: Mapping[str, Any]) -> Answer:
     """Answer which method suits."""
     if not s.get("selection"):
-        return None, "One method was used; manyhands select compares several."
+        return None, "One method was used; the command select compares several."
     return (
         "selection",
         f"{shorten(str(s['selection']['best']))}, by agreement on held-out annotations.",

@@ -130,7 +130,7 @@ def summarize(
     if not getattr(table, "annotators_known", True):
         return _of_votes(table, (*others, selection, seconds, ended))
     if isinstance(table, AnnotationTable):
-        shown = "manyhands describe counts the annotations of each class"
+        shown = "the command describe counts the annotations of each class"
         check_size(table, "a report", confusions=True, alternative=shown)
     inputs = read_inputs(table, *others, seconds, ended)
     return summarize_inputs(inputs, selection, title, new_items, sections=sections)[0]

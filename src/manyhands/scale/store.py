@@ -361,12 +361,11 @@ def _read_manifest(folder: PathLike) -> dict[str, Any]:
     place = folder / MANIFEST
     if not folder.exists():
         raise FileNotFoundError(
-            f"{folder} does not exist; check the name, or make a store with "
-            "manyhands ingest FILE --out FOLDER"
+            f"{folder} does not exist; check the name, or make a store with the command ingest"
         )
     if not place.is_file():
         raise AnnotationError(
-            f"{folder} is no annotation store: it has no {MANIFEST}. If manyhands ingest was "
+            f"{folder} is no annotation store: it has no {MANIFEST}. If the command ingest was "
             "interrupted, run the same command again"
         )
     return _checked_manifest(place.read_text(encoding="utf-8"), str(place))

@@ -6,12 +6,12 @@ import shlex
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, ClassVar, Optional
 
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.inputs import one_or_all, open_store, read_gold_option, read_known_option
+from manyhands.cli.inputs import Faults, one_or_all, open_store, read_gold_option, read_known_option
 from manyhands.cli.label_sets import aggregate_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Excel, Gold, Json, KeepFormulas, Known, Settings, TablePaths
@@ -33,13 +33,17 @@ from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting, so
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import SCORES, count_with_share, counted, percent, too_much
 
+LARGE = "Large tables"
+"""Heading of options for what does not fit in memory, or takes long."""
+
 Method = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
+        metavar="NAME",
         help=(
             "Method, such as dawid-skene (the default) or majority-vote. An unknown name "
-            "prints the list of methods."
-        )
+            "prints the list."
+        ),
     ),
 ]
 Compare = Annotated[
@@ -74,9 +78,9 @@ Out = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE|DIR",
-        help="Where to write. A name without a suffix is a folder for labels.csv, "
-        "annotators.csv, summary.json, report.html and the model. A file (.csv, .tsv, "
-        ".xlsx, .parquet, .json or .jsonl) gets only the labels.",
+        help="Where to write. A name without a suffix is a folder for report.html, labels.csv, "
+        "annotators.csv, summary.json and the model. A file (.csv, .tsv, .xlsx, .parquet, .json "
+        "or .jsonl) gets only the labels.",
     ),
 ]
 Target = Annotated[
@@ -96,6 +100,7 @@ Checkpoint = Annotated[
     typer.Option(
         parser=some_path,
         metavar="DIR",
+        rich_help_panel=LARGE,
         help="Folder in which every iteration is saved. If the command is killed, run it "
         "again: it resumes from there.",
     ),
@@ -104,6 +109,7 @@ Dask = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="ADDRESS",
+        rich_help_panel=LARGE,
         help="Address of a dask.distributed scheduler, such as tcp://10.0.0.1:8786. Its "
         "workers count the annotations of a store.",
     ),
@@ -115,6 +121,7 @@ ONE_METHOD = (
 RuleOption = Annotated[
     Optional[Rule],  # noqa: UP045
     typer.Option(
+        metavar="RULE",
         help="How a label is chosen from the probabilities of the classes. argmax takes the "
         "most probable class, and median the middle grade. balanced counts all classes "
         "equally, however rare they are. By default, median is used for three or more "
@@ -126,6 +133,7 @@ RuleOption = Annotated[
 Threshold = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(
+        metavar="SHARE",
         min=0.0,
         max=1.0,
         help="Leave an item without a label if the probability of its label is lower than this. "
@@ -139,6 +147,12 @@ Threshold = Annotated[
 @dataclass(frozen=True, kw_only=True)
 class Inference:
     """How labels are inferred, evaluated and decided."""
+
+    rare_panel: ClassVar[str] = "How labels are inferred and decided"
+    rare: ClassVar[tuple[str, ...]] = (
+        *("continue_", "compare", "to", "history", "rule", "threshold", "settings"),
+    )
+    """Options that do not belong to a first use."""
 
     method: Method = None
     continue_: Continue = None
@@ -253,8 +267,8 @@ def aggregate(
         result = _of_store(store, how, reading, options, checkpoint, dask)
     elif dask is not None:
         raise AnnotationError(
-            f"--dask {dask} counts the shards of a store; make one with manyhands ingest, or leave "
-            "--dask out"
+            f"--dask {dask} counts the shards of a store; make one with the command ingest, or "
+            "leave --dask out"
         )
     else:
         result = _of_tables(tables, how, reading, options, checkpoint, keep_formulas)
@@ -346,17 +360,20 @@ def _of_tables(
     aggregator: Any = None
     if how.continue_ is None and (how.method is not None or not how.settings):
         aggregator = _method(how)  # Before anything is read, unless the table decides.
-    gold = read_gold_option(how.gold, options, annotations=tables)
-    known = read_known_option(how.known, options)
     if how.out is not None:
         check_output(how.out, how.to)
-    path = one_or_all(tables)
+    path, faults, gold, known = one_or_all(tables), Faults(), None, None
     if how.continue_ is not None:
         _read_as_the_fit(how.continue_, options)
-    with warnings.catch_warnings():
+    with faults.noted(), warnings.catch_warnings():
         if how.continue_ is not None:  # A batch may well hold one grade, and the scale is settled.
             warnings.filterwarnings("ignore", f".*{SKEWED_ARE_NAMES}")
         table, export = read_with_account(path, **options)
+    with faults.noted():
+        gold = read_gold_option(how.gold, options, annotations=tables)
+    with faults.noted():
+        known = read_known_option(how.known, options)
+    faults.tell()
     if export is not None:
         report_losses(export, path)
     elif how.to != TABLE:
@@ -541,8 +558,8 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
     if out is not None and out.suffix and "headline" in result:
         say(
             f"{out.name} holds the labels alone. For a report, annotators.csv and the model, which "
-            "'manyhands report' and 'manyhands explore' read, name a folder, without a dot: "
-            f"--out {shlex.quote(out.stem or 'labels')}"
+            "the commands report and explore read, name a folder, without a dot: "
+            f"`manyhands aggregate ANNOTATIONS OPTIONS --out {shlex.quote(out.stem or 'labels')}`"
         )
 
 

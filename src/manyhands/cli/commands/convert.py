@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -121,12 +120,11 @@ def ingest(
         ]
         say(f"written: {out} ({', '.join(held)})")
     if store.scale == "interval":
-        files = shlex.join(map(str, tables))
         note(
-            "note: the labels are numbers, which manyhands aggregate averages in memory only: give "
-            f"it the files (manyhands aggregate {files} --scale interval). The store is for "
-            "manyhands describe and agreement; to infer labels from it, ingest the files by "
-            "--scale ordinal (grades) or --scale nominal (names of classes)"
+            "note: the labels are numbers, which the command aggregate averages in memory "
+            "only: give it the files (`manyhands aggregate ANNOTATIONS --scale interval`). The "
+            "store is for the commands describe and agreement; to infer labels from it, ingest the "
+            "files by --scale ordinal (grades) or --scale nominal (names of classes)"
         )
 
 

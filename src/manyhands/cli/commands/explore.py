@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -96,6 +97,7 @@ def explore(
     from manyhands.io.corrections import FILE
     from manyhands.io.writers import check_target
     from manyhands.jobs import OUTPUTS
+    from manyhands.report.commands import STAND_INS, told_of_stand_ins
 
     if out is None and (reviewed or to != TABLE):
         raise AnnotationError("--to and --reviewed say what to write; name a file with --out")
@@ -110,7 +112,7 @@ def explore(
         if known:
             raise AnnotationError(
                 f"--known {known[0]}: the sets of a folder stand as they were inferred; give known "
-                "sets to manyhands aggregate, which writes the folder again"
+                "sets to the command aggregate, which writes the folder again"
             )
         options = reading.of_sets() | {"sets": True}
     else:
@@ -135,9 +137,12 @@ def explore(
         n = len(desk.standing.decisions())
         verb = "is" if n == 1 else "are"
         path = desk.journal.path
-        files = " ".join(f"--known {each}" for each in desk.added_files)
-        then = f"  (next: manyhands {desk.answers.command} ... {files})" if n else ""
-        say(f"{counted(n, f'reviewed {noun}')} {verb} in {path}{then}")
+        say(f"{counted(n, f'reviewed {noun}')} {verb} in {path}")
+        if n:
+            command = desk.command_again()
+            say(f"next: this command infers the {noun}s again with your corrections: `{command}`")
+            if any(word in STAND_INS for word in shlex.split(command)):
+                say(told_of_stand_ins([command]))
 
 
 def _announce(address: str, open_: bool, json: bool) -> None:

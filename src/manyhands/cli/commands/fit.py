@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, ClassVar, Optional
 
 import typer
 
 from manyhands.cli.commands.select import choose, say_data, say_written
 from manyhands.cli.errors import reported
-from manyhands.cli.inputs import Files, TrainingInputs, read_known_option
+from manyhands.cli.inputs import Files, TrainingInputs
 from manyhands.cli.label_set_models import fit_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import (
@@ -62,23 +62,25 @@ STARTS_AFRESH = "given again, the same command starts afresh, as this method kee
 Method = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
+        metavar="NAME",
         help=(
-            "Method, such as crowd-stacking (the default), conal or aggregated. An unknown "
-            "name prints the list of methods. auto compares a few methods, as 'manyhands "
-            "select' does, and keeps the best."
-        )
+            "Method, such as crowd-stacking (the default) or conal. An unknown name prints the "
+            "list. auto compares a few, as the command select does."
+        ),
     ),
 ]
 Protocol = Annotated[
     str,
     typer.Option(
+        metavar="NAME",
         help="Train with the settings of a paper: conal_labelme, conal_music, dasc_labelme, "
-        "dasc_music or dasc_cifar10h. Values of --set take precedence."
+        "dasc_music or dasc_cifar10h. Values of --set take precedence.",
     ),
 ]
 Seeds = Annotated[
     int,
     typer.Option(
+        metavar="N",
         min=1,
         help="Number of training runs. The first run has the seed --seed, the second "
         "--seed + 1, and so on. The model of the first run is kept.",
@@ -95,6 +97,7 @@ Holdout = Annotated[
 Folds = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(
+        metavar="N",
         min=0,
         help="Estimate how often the classifier is right on new items, by cross-validation with "
         "this many folds. It needs no gold labels. 0 leaves the estimate out. Default: 3 "
@@ -123,6 +126,12 @@ Continue = Annotated[
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """How a classifier is trained and judged."""
+
+    rare_panel: ClassVar[str] = "How the classifier is trained and judged"
+    rare: ClassVar[tuple[str, ...]] = (
+        *("continue_", "protocol", "settings", "seed", "seeds", "holdout", "folds", "restart"),
+    )
+    """Options that do not belong to a first use."""
 
     method: Method = None
     continue_: Continue = None
@@ -228,14 +237,14 @@ def _go_on(folder: Path, files: Files, *, json: bool) -> None:
     from manyhands.jobs import continue_job, load_classifier
     from manyhands.jobs.outputs import files_with_more
 
-    rows, table = files.read()
+    rows, table, gold, _ = files.read()
     export = files.export()
     result = continue_job(
         load_classifier(folder),
         rows.frame,
         table,
         files.out,
-        gold=files.gold_of(table),
+        gold=gold,
         keep_formulas=files.keep_formulas,
         export=export,
         shown=files.shown(rows, table, export),
@@ -246,15 +255,13 @@ def _go_on(folder: Path, files: Files, *, json: bool) -> None:
 
 def _train(how: Training, files: Files, on: DeviceOptions, *, json: bool) -> None:
     """Train one method from the start."""
-    from manyhands.jobs import match_gold, run_job
+    from manyhands.jobs import run_job
 
     is_quiet = json or not on.is_first
     estimator = how.estimator(on, quiet=is_quiet)
     if on.to_launch:
         raise typer.Exit(launch(on.to_launch))
-    rows, table = files.read()
-    gold = files.gold_of(table)
-    known = read_known_option(how.known, files.options)
+    rows, table, gold, known = files.read(how.known)
     encoder = files.inputs.encoder(how.seed)
     export = files.export()
     if not is_quiet:
@@ -269,7 +276,7 @@ def _train(how: Training, files: Files, on: DeviceOptions, *, json: bool) -> Non
             table,
             files.out,
             gold=gold,
-            known=None if known is None else match_gold(known, table),
+            known=known,
             seeds=range(how.seed, how.seed + how.seeds),
             holdout=how.holdout,
             keep_formulas=files.keep_formulas,
@@ -288,13 +295,16 @@ def _train(how: Training, files: Files, on: DeviceOptions, *, json: bool) -> Non
 
 
 def _say_job(result: dict[str, Any], out: Path, *, json: bool) -> None:
-    """Print the result of a job, and where its files are."""
+    """Write the report of a job, print its result, and where its files are."""
+    from manyhands.jobs import report_folder
+
+    report = report_folder(out)
     if json:
         print_json(result)
         return
     _print_job(result)
     say_actions(result)
-    say_written(out)
+    say_written(out, report)
 
 
 def _refuse_beside(given: dict[str, Any], why: str) -> None:

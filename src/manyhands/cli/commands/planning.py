@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_format
 import shlex
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -50,10 +50,11 @@ from manyhands.cli.output import (
 from manyhands.cli.reading import FamilyReading, command_of
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
+from manyhands.files import as_word
 from manyhands.wording import (
     A_FLAG,
     ALL_TO_REVIEW,
-    N_RANDOM,
+    DRAW_SAMPLE,
     SAMPLE_TELLS,
     SEVERITY,
     counted,
@@ -92,42 +93,56 @@ LISTS = ("flags", "evidence")
 """Columns of annotators that are lists in JSON."""
 
 
-def _file(text: str) -> Any:
-    return typer.Option(parser=some_path, metavar="FILE", help=text)
+def _file(text: str, panel: str | None = None) -> Any:
+    return typer.Option(parser=some_path, metavar="FILE", help=text, rich_help_panel=panel)
 
+
+WHOM = "Whom to ask about what"
+"""Heading of options that a first plan does without."""
 
 ByCriterion = Annotated[
     PairCriterion,
     typer.Option(
+        metavar="NAME",
+        rich_help_panel=WHOM,
         help="Which annotations to ask for first. information: those that are expected to make "
         "the labels most certain. accuracy: those that are expected to correct the most "
         "labels. entropy: annotations of the items with the least certain labels. fewest: "
-        "annotations of the items with the fewest annotations so far."
+        "annotations of the items with the fewest annotations so far.",
     ),
 ]
 AskWhom = Annotated[
     Who,
     typer.Option(
+        metavar="WHO",
+        rich_help_panel=WHOM,
         help="Who will answer. choose: the best annotator for each item. arriving: annotators "
-        "come by themselves, each as often as before. any: anyone, at random."
+        "come by themselves, each as often as before. any: anyone, at random.",
     ),
 ]
 WarmUp = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(
+        metavar="N",
+        rich_help_panel=WHOM,
         min=0.0,
         help="As long as items have fewer annotations than this on average, annotators are drawn "
         "at random. After that, they are chosen. Default: 1.5, or 0 if a classifier helps.",
     ),
 ]
 Explore = Annotated[
-    bool, typer.Option("--explore", help="Also try annotators of whom little is known.")
+    bool,
+    typer.Option(
+        "--explore", rich_help_panel=WHOM, help="Also try annotators of whom little is known."
+    ),
 ]
 Load = Annotated[
     float,
     typer.Option(
+        metavar="N",
+        rich_help_panel=WHOM,
         help="Upper limit on the annotations that one annotator gets in a batch, as a multiple of "
-        "an equal share. 1000 sets no limit."
+        "an equal share. 1000 sets no limit.",
     ),
 ]
 OptionalPath = Optional[Path]  # noqa: UP045
@@ -137,9 +152,8 @@ PlannedWith = Annotated[
         "--model",
         parser=some_path,
         metavar="DIR",
-        help="Plan with the labels in this folder, as the report in the folder does. The folder is "
-        "one that 'manyhands fit' or 'manyhands aggregate' wrote. Default: labels of Dawid "
-        "and Skene's method.",
+        help="Plan with the labels in this folder, which fit or aggregate wrote, as the report in "
+        "it does. Default: labels of Dawid and Skene's method.",
     ),
 ]
 ReviewedOf = Annotated[
@@ -161,12 +175,16 @@ Cost = Annotated[
     OptionalPath,
     _file(
         "Price of one annotation by each annotator: a table with the columns worker,price. "
-        "The expected gains are divided by the prices."
+        "The expected gains are divided by the prices.",
+        WHOM,
     ),
 ]
 Pairs = Annotated[
     OptionalPath,
-    _file("Which annotators you may ask about which items: a table with the columns task,worker."),
+    _file(
+        "Which annotators you may ask about which items: a table with the columns task,worker.",
+        WHOM,
+    ),
 ]
 PilotGold = Annotated[
     OptionalPath,
@@ -179,8 +197,8 @@ PilotGold = Annotated[
 Truth = Annotated[
     OptionalPath,
     _file(
-        "Gold labels: true labels that only measure how often annotators are right. "
-        "Nothing is learned from them. Give a table with the columns task,label."
+        "True labels that only measure how often annotators are right: a table with the columns "
+        "task,label."
     ),
 ]
 Audit = Annotated[
@@ -192,11 +210,7 @@ Audit = Annotated[
 ]
 Rows = Annotated[
     OptionalPath,
-    _file(
-        FEATURES
-        + " A classifier is trained on them and counts as one more annotator. It judges only "
-        "items that it was not trained on. You can give --texts or --images instead."
-    ),
+    _file(FEATURES + " A classifier is trained on them and counts as one more annotator."),
 ]
 QueueSize = Annotated[
     Optional[int],  # noqa: UP045
@@ -216,7 +230,11 @@ RandomSize = Annotated[
 Size = Annotated[
     Optional[int],  # noqa: UP045 - typer reads this at run time
     typer.Option(
-        "-n", "--n", min=1, help="Number of annotations to ask for. Default: a tenth of the items."
+        "-n",
+        "--n",
+        metavar="N",
+        min=1,
+        help="Number of annotations to ask for. Default: a tenth of the items.",
     ),
 ]
 To = Annotated[
@@ -232,8 +250,10 @@ To = Annotated[
 MinGain = Annotated[
     float,
     typer.Option(
+        metavar="N",
+        rich_help_panel=WHOM,
         help="Advise to stop if a further annotation is expected to correct fewer labels than "
-        "this, on average."
+        "this, on average.",
     ),
 ]
 ByOption = Annotated[By, typer.Option(help="Whether to review labels, or single annotations.")]
@@ -320,8 +340,8 @@ def _refuse_sets(command: str, tables: list[Path], reading: FamilyReading) -> No
     what, instead, other = OF_SETS[command]
     better = command_of(other, tables, reading, "--out", "labels")
     raise AnnotationError(
-        f"'manyhands {command}' {what}, and --multilabel {reading.multilabel!r} reads answers as "
-        f"sets. Run {better} instead: {instead}. Or take one option (--multilabel split "
+        f"the command {command} {what}, and --multilabel {reading.multilabel!r} reads answers as "
+        f"sets. Run `{better}` instead: {instead}. Or take one option (--multilabel split "
         "--option NAME)"
     )
 
@@ -343,8 +363,8 @@ def _read(
         what, instead = OF_NUMBERS[command]
         better = command_of("aggregate", tables, reading, "--out", "values")
         raise AnnotationError(
-            f"'manyhands {command}' {what}, and these labels are numbers, which are more or less "
-            f"far from the truth. Run {better} instead: {instead}. A few grades are "
+            f"the command {command} {what}, and these labels are numbers, which are more or less "
+            f"far from the truth. Run `{better}` instead: {instead}. A few grades are "
             "read as such by --scale ordinal, names of classes by --scale nominal"
         )
 
@@ -355,29 +375,41 @@ def _read(
 def _refuse_model(command: str, tables: list[Path]) -> None:
     """Refuse the folder of a model, which holds no annotations, and say where its queue is."""
     from manyhands.jobs.fit_label_sets import words_of_sets
+    from manyhands.report.commands import files_in, fill_command
 
     for path in tables:
         if not (path / "model.json").is_file():
             continue
-        name = shlex.quote(str(path))
         words = words_of_sets(path)
         worst = "the lowest 'probability'" if words is None else "the greatest 'expected_errors'"
         method = "DawidSkene" if words is None else "MultiLabelDawidSkene"
-        reading = "" if words is None else f" {shlex.join(words)}"
+        try:
+            summary = json_format.loads((path / "summary.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # Of a model that Python saved.
+            summary = {}
+        files = files_in(summary) | {"folder": as_word(path)}
+        explore = fill_command("manyhands explore FOLDER --annotations ANNOTATIONS", files)
+        if words is not None and command != "review":
+            files["reading"] = _of_one_option(files.get("reading", ()))
+        again = f"run {command} on the annotations that it was made from: "
+        again += f"`{fill_command(f'manyhands {command} ANNOTATIONS', files)}`"
+        again += ", with an option in place of NAME" if "NAME" in files.get("reading", ()) else ""
         queue = (
             f"{path / 'labels.csv'} says how sure its labels are: look first at {worst} "
-            "of those that nobody reviewed. To see these one by one, run manyhands "
-            f"explore {name} --annotations FILE{reading}"
+            f"of those that nobody reviewed. To see these one by one, run `{explore}`"
         )
-        again = f"run manyhands {command} on the annotations that it was made from"
-        if words is not None:
-            of = reading if command == "review" else " --multilabel split --option NAME"
-            again += f": manyhands {command} FILE{of}"
         more = f"{queue}. For the queue of {method}, {again}"
         raise AnnotationError(
             f"{path} is the folder of a model, and holds no annotations. "
             + (more if command == "review" else again[:1].upper() + again[1:])
         )
+
+
+def _of_one_option(words: Sequence[str]) -> list[str]:
+    """Return options that read sets, with which one option is read instead."""
+    pairs = zip(words[::2], words[1::2], strict=False)
+    kept = [word for pair in pairs if pair[0] not in ("--multilabel", "--none") for word in pair]
+    return [*kept, "--multilabel", "split", "--option", "NAME"]
 
 
 @dataclass(frozen=True)
@@ -394,6 +426,8 @@ def next_(
     *,
     tables: TablePaths,
     n: Size = None,
+    out: OutFile = None,
+    to: To = TABLE,
     criterion: ByCriterion = PairCriterion.information,
     who: AskWhom = Who.choose,
     warm_up: WarmUp = None,
@@ -407,8 +441,6 @@ def next_(
     min_gain: MinGain = 0.02,
     model: PlannedWith = None,
     inputs: Joining,
-    out: OutFile = None,
-    to: To = TABLE,
     seed: Seed = 0,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
@@ -478,6 +510,7 @@ def next_(
         cost=None if cost is None else _prices(cost, options),
         random_state=seed,
     ).fit(read.table, proba=read.proba, **known_labels)
+    _refuse_all_known(planner)
     may = None
     if pairs is not None:
         may = list(zip(*read_columns(pairs, "task", "worker", options=options), strict=True))
@@ -551,14 +584,12 @@ def next_(
     say(f"{'' if gains is None else gain}{score}")
     say(told.headline)
     if told.level is not None and told.level.source == "sample" and audit is not None:
-        say(_OF_AUDITS)
+        say(f"{_OF_AUDITS}{_corrected_by(audit)}")
     if new_items is not None:
         say(told_of_new_items(new_items))
     say(answer)
-    if told.level is not None:
-        labels = [f"--known={path}" for path in known or ()]
-        how_many = command_of("budget", tables, reading, *labels)
-        say(f"How many annotations per item are worth buying: {how_many}")
+    if told.level is not None and not asks_newcomer:
+        say("How many annotations per item are worth buying: `manyhands budget ANNOTATIONS`")
     if judged:
         least = limit(plan)
         what = f"{least[0].lower()}{least[1:]} (--min-gain {min_gain:g})" if least else "no limit"
@@ -613,9 +644,14 @@ def _of_accepted(planner: Any, batch: Any, level: Any) -> Iterator[str]:
 
 
 _OF_AUDITS = (
-    "The audit measures the labels as the annotations give them, and corrects none. aggregate "
-    "--known corrects those that it holds, and speaks of the others."
+    "The audit measures the labels as the annotations give them, and corrects none. This command "
+    "corrects those that it holds, and speaks of the others: "
 )
+
+
+def _corrected_by(audit: Path) -> str:
+    """Write the command that corrects the labels which an audit holds."""
+    return f"`manyhands aggregate ANNOTATIONS --known {shlex.quote(as_word(audit))} --out labels`"
 
 
 def _refuse_both(table: Any, known: dict[str, Any], checked: Any) -> None:
@@ -628,9 +664,17 @@ def _refuse_both(table: Any, known: dict[str, Any], checked: Any) -> None:
             raise AnnotationError(
                 f"--known and --audit both hold item {instance!r}: a label that is given is right "
                 "for that reason. If one random sample is both, leave --audit out: labels of "
-                "--known measure the others, too, where a column 'chosen' says random (manyhands "
-                "review --random writes it). Else audit other items"
+                "--known measure the others, too, where a column 'chosen' says random (review "
+                "--random writes it). Else audit other items"
             )
+
+
+def _refuse_all_known(planner: Any) -> None:
+    if planner.is_known_.all():
+        raise AnnotationError(
+            "nothing is left to ask, because every label is known; add items, or leave labels out "
+            "of --known"
+        )
 
 
 def _told(planner: Any, found: Any = None, **measured: Any) -> Any:
@@ -839,10 +883,12 @@ def review(
         "them are right; suggestion: what else"
     )
     if out is not None and by is By.label:
-        files = " ".join(f"--known {path}" for path in [*(known or ()), out])
+        command = (
+            f"manyhands aggregate ANNOTATIONS --known {shlex.quote(as_word(out))} --out labels"
+        )
         say(
-            f"next: in {out}, correct the column 'label', write your name into 'reviewed' of every "
-            f"row that you looked at, and give it to aggregate or fit: {files}"
+            f"next: in {out}, correct the column 'label', and write your name into 'reviewed' of "
+            f"every row that you looked at. Then this command uses your labels: `{command}`"
         )
     if by is By.label and n_review["review"]:
         is_all = n_review["review"] == read.table.n_instances
@@ -860,7 +906,7 @@ def review(
     else:
         say(
             "mistakes that most annotators share do not stand out: check some labels at random, "
-            f"too (--random {N_RANDOM})"
+            f"too (`{DRAW_SAMPLE}`)"
         )
 
 
@@ -937,7 +983,7 @@ def annotators(
         say(
             "Families are declared. Annotators outside them, such as people, help to decide the "
             "labels that they are judged by: their own votes count in their accuracy. Whether a "
-            "model can stand in for a person: manyhands judges"
+            "model can stand in for a person is told by `manyhands judges ANNOTATIONS`"
         )
 
 
@@ -950,7 +996,8 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
     if annotator not in ids:
         raise AnnotationError(
             f"--teach {annotator!r} is no annotator. Give a name as it is in the annotations, such "
-            f"as --teach {shlex.quote(next(iter(ids)))}; 'manyhands annotators' lists all"
+            f"as --teach {shlex.quote(next(iter(ids)))}; `manyhands annotators ANNOTATIONS` lists "
+            "all"
         )
     sheet = teaching_sheet(model, table, ids[annotator])
     columns = {
@@ -988,7 +1035,8 @@ _BEGUN = {
 """Where a forecast begins, by the source of the level."""
 
 _MEASURED = (
-    " Labels that you check would measure the level (--audit, or --known with a random sample)."
+    f" Labels that you check would measure the level: draw some (`{DRAW_SAMPLE}`), fill them in, "
+    "and give the file to this command as --audit or --known."
 )
 """What would measure the level, where nothing does."""
 
@@ -1042,6 +1090,7 @@ def budget(
     checked = read_checked(audit, table, options, "--audit")
     _refuse_both(table, known_labels, checked)
     now = clone(planner).set_params(random_state=seed).fit(table, **known_labels)
+    _refuse_all_known(now)
     told = _told(now, gold=truth, audit=checked)
     if truth is None and told.level is None:
         raise AnnotationError(
@@ -1103,5 +1152,5 @@ def budget(
             )
     say(f"As it is: {told.headline}")
     if told.level is not None and told.level.source == "sample" and audit is not None:
-        say(_OF_AUDITS)
+        say(f"{_OF_AUDITS}{_corrected_by(audit)}")
     say(answer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -151,9 +150,9 @@ def _outputs(out: Path) -> list[Path]:
 
 def choose(methods: list[str] | None, files: Files, *, json: bool, **options: Any) -> None:
     """Run the selection job, and print its result."""
-    from manyhands.jobs import run_selection
+    from manyhands.jobs import report_folder, run_selection
 
-    rows, table = files.read()
+    rows, table, gold, _ = files.read()
     encoder = files.inputs.encoder(options["random_state"])
     export = files.export()
     if encoder is not None and not json:
@@ -164,7 +163,7 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
             rows.frame,
             table,
             files.out,
-            gold=files.gold_of(table),
+            gold=gold,
             keep_formulas=files.keep_formulas,
             encoder=encoder,
             export=export,
@@ -175,12 +174,13 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command goes on after the last finished fold") from None
+    report = report_folder(files.out)
     if json:
         print_json(result)
         return
     _print_selection(result)
     say_actions(result)
-    say_written(files.out)
+    say_written(files.out, report)
 
 
 def say_data(name: str, result: dict[str, Any]) -> None:
@@ -194,11 +194,10 @@ def say_data(name: str, result: dict[str, Any]) -> None:
         say(f"known: {counted(result['known'], 'label')}")
 
 
-def say_written(out: Path) -> None:
+def say_written(out: Path, report: Path) -> None:
     """Print a job's files, and what to do with them."""
-    say_files([out / name for name in OF_FILES if name != "report.html"])
-    report = f"manyhands report {shlex.quote(str(out))}"
-    say(f"next: {report} (it writes {out / 'report.html'}, which says what to do first)")
+    say_files([report, *(out / name for name in OF_FILES if name != report.name)])
+    say(f"next: open {report} in a browser; it says what to do first")
     say_columns("labels.csv")
 
 

@@ -245,8 +245,9 @@ def _whole(text: io.TextIOWrapper, document: Document) -> str:
     if len(content) > LARGEST_DOCUMENT:
         raise AnnotationError(
             f"{document.name} is one document of JSON or XML of more than "
-            f"{LARGEST_DOCUMENT // MIB} MiB. For JSON, make a store piece by piece with manyhands "
-            "ingest; or export JSON Lines or CSV, which are read line by line; or export parts"
+            f"{LARGEST_DOCUMENT // MIB} MiB. For JSON, make a store piece by piece with the "
+            "command ingest; or export JSON Lines or CSV, which are read line by line; or export "
+            "parts"
         )
     return content
 
