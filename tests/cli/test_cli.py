@@ -5,6 +5,7 @@ import io
 import json
 import sys
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,28 @@ def test_help_and_version():
         assert command in top
         assert "Example: manyhands " + command in done(command, "--help").stdout
     assert done("--version").stdout.strip() == manyhands.__version__
+
+
+@pytest.mark.parametrize(
+    ("command", "first"),
+    [
+        ("fit", ["--annotations", "--out", "--features", "--texts", "--images", "--method"]),
+        ("aggregate", ["TABLE", "--method", "--out", "--gold", "--known"]),
+        ("next", ["TABLE", "--n ", "--out", "--known", "--model"]),
+    ],
+)
+def test_the_first_screen_of_help_is_enough_to_begin(command, first, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = done(command, "--help").stdout
+    begin = "\n".join(shown.split("\n")[:40])
+    assert begin.count("Example: ") == 2
+    assert [name for name in first if name not in begin] == []
+    # What is for one kind of table or method follows; nothing is left out.
+    (own,) = [each for each in app.registered_commands if each.name == command]
+    for name in signature(own.callback).parameters:
+        option = {"nothing": "none", "settings": "set", "tables": "TABLE", "continue_": "continue"}
+        assert option.get(name, name.replace("_", "-")) in shown, name
+    assert shown.index("--task") < shown.index("--encoding") < shown.index("--excel")
 
 
 def test_describe_reads_well(home):
@@ -292,7 +315,8 @@ def test_fit_predict_report(home):
     order = [result.stdout.index(f"last epoch, {split}") for split in ("train (36)", "test (12)")]
     assert order == sorted(order)
     names = {path.name.split("-")[0] for path in (home / "out").iterdir()}
-    assert names == {"annotators.csv", "labels.csv", "model.json", "summary.json", "weights"}
+    tables = {"annotators.csv", "labels.csv"}
+    assert names == {*tables, "model.json", "summary.json", "report.html", "weights"}
 
     done("predict", "out", "X.npy", "--out", "predicted.csv")
     predicted, labels = (read_rows(home / n) for n in ("predicted.csv", "out/labels.csv"))
@@ -326,7 +350,7 @@ def test_a_folder_s_files_are_listed_with_what_they_hold(home):
         assert names == {str(path) for path in kept if not path.name.startswith(".")}
         assert all(line.endswith(")") for line in lines)
     assert "labels/report.html" in lines[0]  # What a person opens comes first.
-    assert "next: manyhands report 'my model' (it writes my model/report.html" in fitted
+    assert "next: open my model/report.html in a browser" in fitted
     assert "written: labels.csv\n" in done("aggregate", "A.csv", "--out", "labels.csv").stdout
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
@@ -59,7 +60,27 @@ COMMANDS = {
 }
 """The commands, under the headings of the help."""
 
+FIRST_EXAMPLES = 2
+"""Examples that help shows before the options; the others follow them."""
+
+
+def help_of(doc: str) -> tuple[str, str]:
+    r"""Split a docstring: what a newcomer needs before the options, and what may follow them.
+
+    Examples
+    --------
+    >>> help_of("Do it.\n\nAll of it.\n\nExample: a\nExample: b\nExample: c")
+    ('Do it.\n\nExample: a\n\nExample: b', 'All of it.\n\nExample: c')
+    """
+    first, *parts = cleandoc(doc).split("\n\n")
+    lines = [line for part in parts if part.startswith("Example:") for line in part.split("\n")]
+    others = [part.replace("\n", " ") for part in parts if not part.startswith("Example:")]
+    before = [first.replace("\n", " "), *lines[:FIRST_EXAMPLES]]
+    return "\n\n".join(before), "\n\n".join([*others, *lines[FIRST_EXAMPLES:]])
+
+
 for heading, commands in COMMANDS.items():
     for command in commands:
         name = command.__name__.rstrip("_")
-        app.command(name, rich_help_panel=heading)(command)
+        text, more = help_of(command.__doc__ or "")
+        app.command(name, rich_help_panel=heading, help=text, epilog=more)(command)

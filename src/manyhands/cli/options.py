@@ -9,11 +9,18 @@ import typer
 
 from manyhands.cli.values import some_path
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+FORM = "Form of the output"
+"""Heading of options that say how results are written, which follow all others."""
+
+Json = Annotated[
+    bool,
+    typer.Option("--json", rich_help_panel=FORM, help="Print one JSON document instead of text."),
+]
 
 Seed = Annotated[
     int,
     typer.Option(
+        metavar="N",
         min=0,
         max=2**32 - 1,
         help=("Seed of all random choices, such as the first weights of a network."),
@@ -41,8 +48,9 @@ KeepFormulas = Annotated[
     bool,
     typer.Option(
         "--keep-formulas",
-        help="Write ids such as =SUM(A1) into CSV unchanged. By default they get an "
-        "apostrophe in front, so that no spreadsheet runs them as formulas.",
+        rich_help_panel=FORM,
+        help="Write ids such as =SUM(A1) into CSV without the apostrophe that keeps spreadsheets "
+        "from running them as formulas.",
     ),
 ]
 
@@ -62,10 +70,10 @@ Excel = Annotated[
         "--excel",
         callback=_write_for_excel,
         help=(
-            "Write CSV files that Excel opens correctly with a double-click: with a byte "
-            "order mark, and with semicolons and decimal commas if this computer is set up "
-            "for them. A file whose name ends in .xlsx needs no such option."
+            "Write CSV files that Excel opens correctly with a double-click. A file whose name "
+            "ends in .xlsx needs no such option."
         ),
+        rich_help_panel=FORM,
     ),
 ]
 """Its callback does all; commands only declare it."""
@@ -76,7 +84,7 @@ OutFolder = Annotated[
         "--out",
         parser=some_path,
         metavar="DIR",
-        help="Folder for the results: the model, labels.csv, annotators.csv and summary.json.",
+        help="Folder for report.html, labels.csv, annotators.csv, summary.json and the model.",
     ),
 ]
 
@@ -85,10 +93,9 @@ Gold = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Gold labels: true labels that measure how many of the labels are right. They change "
-        "no label, but the reported probabilities are adjusted to what they measure, and so is "
-        "which labels are accepted. Give a table with the columns task,label[,split], or an "
-        "export that holds gold labels, even if it is the file of the annotations.",
+        help="True labels that measure how many labels are right. They change no label, but the "
+        "reported probabilities are adjusted to them: a table with the columns "
+        "task,label[,split], or an export that holds gold labels.",
     ),
 ]
 
@@ -97,17 +104,14 @@ Known = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Labels that are certain, such as those of gold questions or reviewed items. The "
-        "method learns from them. Give a table with the columns task,label, and repeat the "
-        "option for each round of review.",
+        help="Labels that are certain, such as those of reviewed items, from which the method "
+        "learns: a table with the columns task,label. May be repeated.",
     ),
 ]
 
 ANNOTATIONS = (
-    "Annotations, in one of three forms. A table (CSV, TSV, Excel or Parquet) has one row "
-    "per annotation, or one row per item and a column per annotator. An array (.npy) has "
-    "one row per item and a column per annotator. An export of a labelling tool is a file, "
-    "a ZIP or a folder."
+    "Annotations: a table with one row per annotation, or one row per item and a column per "
+    "annotator (CSV, TSV, Excel, Parquet, .npy); or an export of a labelling tool."
 )
 
 TablePaths = Annotated[
@@ -129,10 +133,9 @@ ModelFolder = Annotated[
 ]
 
 FEATURES = (
-    "Features of the items: a CSV, TSV or Parquet table with one row per item, a column 'task' "
-    "with its id (another name will do if the column holds the ids of all annotated items), and "
-    "numbers in all other columns; an .npz file with the arrays X and task; or an .npy array "
-    "without ids."
+    "Features: a table with a row per item, a column 'task' with its id (another name will do if "
+    "the column holds the ids of all annotated items), and numbers in all other columns; or an "
+    "array (.npz with X and task, or .npy without ids)."
 )
 
 Features = Annotated[
@@ -140,19 +143,19 @@ Features = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help=FEATURES + " You can give --texts or --images instead.",
+        help=FEATURES,
     ),
 ]
 
-TEXT_FILE = ".txt with one text per line, or CSV, TSV or Parquet with the columns task and text"
+TEXT_FILE = ".txt with a text per line, or a table with the columns task and text"
 
 Texts = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
-        metavar="FILE|COLUMN",
+        metavar="TEXTS",
         help=(
-            "Texts, from which an encoder computes features. Name the column or field of the "
-            f"annotations that holds the text, or give a file ({TEXT_FILE})."
+            "Texts instead of features: the column or field of the annotations that holds them, "
+            f"or a file ({TEXT_FILE})."
         ),
     ),
 ]
@@ -160,11 +163,10 @@ Texts = Annotated[
 Images = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
-        metavar="FOLDER|COLUMN",
+        metavar="IMAGES",
         help=(
-            "Images, from which an encoder computes features. Give a folder of files that "
-            "are named by the item's id. Or name the column or field of the annotations "
-            "that holds the paths, relative to the folder of the annotations."
+            "Images instead of features: a folder of files that are named by the item's id, or "
+            "the column or field of the annotations that holds their paths."
         ),
     ),
 ]
@@ -174,6 +176,6 @@ Annotations = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help=ANNOTATIONS + " May be repeated; several files are read as one.",
+        help=ANNOTATIONS + " May be repeated.",
     ),
 ]
