@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manyhands.report.commands import fill_command
+from manyhands.report.commands import files_in, fill_command, fill_commands
 from manyhands.report.headline import headline
 from manyhands.report.planning import enough
 from tests.cli.conftest import done, done_json, read_rows, run
@@ -163,7 +163,7 @@ def test_the_command_of_the_next_batch_plans_what_the_report_lists(way, known, h
     gains = [row["expected_gain"] for row in told["pairs"]]
     assert gains == pytest.approx([row["gain"] for row in rows], abs=1e-9)
     assert told["enough"] == enough(plan)
-    assert told["headline"] == headline(summary)
+    assert told["headline"] == fill_commands(headline(summary), files_in(summary))
     assert len(read_rows(Path("batch.csv"))) == len(pairs) + 1
     _check_review(summary["review"])
 

@@ -123,6 +123,7 @@ def review_queue(
     random: int = 0,
     labels: Any = None,
     certainty: Certainty | None = None,
+    last: Any = None,
     random_state: Any = None,
 ) -> ReviewQueue:
     """Rank labels, or single annotations, by the probability (for grades, distance) of an error.
@@ -153,6 +154,8 @@ def review_queue(
         Map from the model's probabilities to the reported ones (`manyhands.metrics.certainty`),
         which are then the scores; for names of classes the order stays that of the model. Default:
         the model's own probabilities.
+    last : bool array of shape (n_instances,), optional
+        Instances that come after all others, such as those whose label is accepted.
     random_state : int, RandomState or None
         Seed of the random labels.
 
@@ -203,7 +206,8 @@ def review_queue(
             off = expected_loss(certainty.of_classes(rows, label), label, ordered=True)
             loss = np.where(np.isnan(off), loss, off)
     rows[np.arange(len(rows)), label] = -1.0
-    order = np.argsort(-np.round(loss, 12), kind="stable")[:n]
+    is_last = np.zeros(len(rows), dtype=bool) if last is None else np.asarray(last)[instance]
+    order = np.lexsort((-np.round(loss, 12), is_last))[:n]
     drawn = np.zeros(0, dtype=np.int64)
     if random:
         known = np.asarray(getattr(model, "is_known_", np.zeros(table.n_instances, dtype=bool)))

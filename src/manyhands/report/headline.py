@@ -31,7 +31,7 @@ from manyhands.metrics.sample_levels import VAGUE
 from manyhands.report.filters import clipped, count, percent_range
 from manyhands.report.section import Findings
 from manyhands.typing import BoolArray, FloatArray, IntArray
-from manyhands.wording import N_RANDOM, SAMPLE_TELLS, percent_ends
+from manyhands.wording import DRAW_SAMPLE, N_RANDOM, SAMPLE_TELLS, percent_ends
 
 Summary = Mapping[str, Any]
 
@@ -254,8 +254,7 @@ def _told_unmeasured(n: int) -> str:
     return (
         f"{labels} may leave this range wider than it was before: nothing says that {they} drawn "
         "at random, and mistakes that the model did not doubt remain among the other labels. "
-        f"Checking {N_RANDOM} random items would narrow the range (manyhands review --random "
-        f"{N_RANDOM})."
+        f"Checking {N_RANDOM} random items would narrow the range (`{DRAW_SAMPLE}`)."
     )
 
 

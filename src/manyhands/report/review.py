@@ -9,7 +9,7 @@ import numpy as np
 
 from manyhands.codes import ActionCode
 from manyhands.decision.labels import best_of
-from manyhands.io.consensus_labels import REVIEW_RULE
+from manyhands.io.consensus_labels import ACTIONS, REVIEW_RULE, Consensus
 from manyhands.metrics import Level
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import ReviewQueue, review_queue
@@ -49,7 +49,7 @@ def find_doubted(found: Findings) -> Doubted | None:
     if basis is None or labels is None:
         return None
     certainty = certainty_of_basis(inputs, basis, inputs.level)
-    queue = queue_of(inputs, basis, certainty)
+    queue = label_queue_of(inputs, basis, certainty, labels)
     place = {each: i for i, each in enumerate(inputs.table.instances.tolist())}
     rows = np.array([place[each] for each in queue.instances.tolist()], dtype=np.int64)
     known = np.zeros(len(place), dtype=bool) if inputs.known is None else inputs.known
@@ -62,10 +62,7 @@ def review_section(found: Findings) -> Content | None:
     inputs, basis, own = found.inputs, found.once(find_basis), found.once(find_doubted)
     if basis is None or own is None:
         return None
-    accepted = own.actions == "accept"
-    # What is accepted comes last: with few annotations, even a surer label is in doubt.
-    order = np.argsort(accepted, kind="stable")
-    told = own.queue.scores[order][~own.is_known[order]]
+    told = own.queue.scores[~own.is_known]
     is_told = own.certainty.is_known
     single = queue_of(inputs, basis, own.certainty, by="annotation", n=LIMITS["review"])
     return {
@@ -74,7 +71,7 @@ def review_section(found: Findings) -> Content | None:
         "n_to_review": own.n_to_review,
         "n_expected_wrong": float(told.sum()) if is_told else None,
         "half": _until(told, 0.5) if is_told else None,
-        "labels": _queue_rows(own.queue, np.flatnonzero(~accepted)),
+        "labels": _queue_rows(own.queue, np.flatnonzero(own.actions != ACTIONS[0])),
         "annotations": _queue_rows(single, np.arange(len(single))),
     }
 
@@ -95,6 +92,16 @@ def _posterior_of(basis: Basis) -> Any:
 
 def _codes_of(inputs: Inputs, basis: Basis) -> IntArray:
     return best_of(_posterior_of(basis), inputs.table) if basis.codes is None else basis.codes
+
+
+def label_queue_of(
+    inputs: Inputs, basis: Basis, certainty: Certainty, labels: Consensus, **options: Any
+) -> ReviewQueue:
+    """Order labels as a report lists them; ``options`` are of `queue_of`.
+
+    What is accepted comes last: with few annotations, even a surer label is in doubt.
+    """
+    return queue_of(inputs, basis, certainty, last=labels.actions == ACTIONS[0], **options)
 
 
 def queue_of(

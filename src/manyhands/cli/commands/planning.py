@@ -809,7 +809,7 @@ def review(
     from manyhands.io.shown import with_shown
     from manyhands.metrics.certainty import certainty_of
     from manyhands.metrics.inferred_labels import level_of_labels
-    from manyhands.report.review import certainty_of_basis, queue_of
+    from manyhands.report.review import certainty_of_basis, label_queue_of, queue_of
 
     refuse_overwriting([out], [*tables, *inputs.files, *(known or ()), gold])
     check_out(out)
@@ -841,7 +841,12 @@ def review(
             raise AnnotationError(f"{model} holds labels of one class, so none can be wrong")
         read, source = read._replace(table=table), found.basis.name
         certainty = certainty_of_basis(found.inputs, found.basis, found.told.level)
-        queue = queue_of(found.inputs, found.basis, certainty, **draw)
+        basis = found.inputs, found.basis, certainty
+        queue = (
+            label_queue_of(*basis, found.found, **draw)
+            if by is By.label
+            else queue_of(*basis, **draw)
+        )
         n_review = found.found.count_actions()
         whose = f"label: as in {model / 'labels.csv'} ({source})"
     else:
