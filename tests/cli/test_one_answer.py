@@ -20,6 +20,7 @@ from manyhands.metrics import Level
 from manyhands.planning import screen_annotators
 from manyhands.planning.screening import OF_LABELS, UNJUDGED
 from manyhands.report import planning
+from manyhands.report.commands import fill_commands
 from manyhands.report.questions import find_answers
 from manyhands.scale.store import AnnotationStore
 from manyhands.wording import ALL_TO_REVIEW
@@ -53,9 +54,10 @@ def crowd(tmp_path, monkeypatch, short):
 
 
 def told_by_page(path):
-    """Paragraphs above the steps of a report."""
+    """Paragraphs above the steps of a report, with commands between backticks."""
     page = Path(path).read_text(encoding="utf-8")
     head = page.split('class="told"')[1].split("</div>")[0]
+    head = re.sub("</?code>", "`", head)
     return [html.unescape(re.sub(r"<[^>]*>", "", p)) for p in re.findall(r"<p.*?</p>", head)]
 
 
@@ -232,7 +234,7 @@ def test_two_annotators_are_no_basis_for_a_figure():
     *parts, answer = told_by_page("labels/report.html")
     told = as_one(*parts)
     assert "there are two annotators" in told
-    assert "review --random 100" in told
+    assert "`manyhands review two.csv --random 100 --out sample.csv`" in told
     assert answer.startswith("It is not known whether more annotations are worth their price")
     planned = done_json("next", "two.csv")
     assert (planned["level"], planned["headline"], planned["enough"]) == (None, told, answer)
@@ -356,10 +358,11 @@ def test_where_all_labels_are_to_review_a_sample_comes_first():
     found = done_json("aggregate", "crowd.csv", "--out", "labels")
     assert found["actions"] == {"accept": 0, "collect more": 0, "review": N}
     reviewed = " ".join(done("review", "crowd.csv").stdout.split())
-    assert ALL_TO_REVIEW in reviewed
+    first = fill_commands(ALL_TO_REVIEW, {"annotations": ["crowd.csv"]})
+    assert first in reviewed
     assert "labels need review" not in reviewed
     page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
-    assert ALL_TO_REVIEW in page
+    assert first in re.sub("</?code>", "`", page)
     assert f"{N}\u00a0labels need review" not in page
 
 
@@ -395,7 +398,7 @@ def test_what_nobody_can_judge_has_no_expected_gain_anywhere():
         encoding="utf-8"
     )
     with open_desk(Path("labels"), Path("two.csv"), by="anna") as desk:
-        page = html.unescape(ask(desk, "/next")[2])
+        page = html.unescape(re.sub("</?code>", "`", ask(desk, "/next")[2]))
         assert told["enough"] in page
         assert "Corrected labels, expected" not in page
         assert "We suggest stopping" not in page
@@ -434,7 +437,7 @@ def test_a_forecast_from_a_measured_level_asks_for_no_audit():
 
 def test_a_file_of_labels_says_what_makes_a_report():
     said = " ".join(done("aggregate", "A.csv", "--out", "labels.csv").stdout.split())
-    assert "name a folder, without a dot: --out labels" in said
+    assert "name a folder, without a dot: `manyhands aggregate A.csv --out labels`" in said
     assert "without a dot" not in done("aggregate", "A.csv", "--out", "labels").stdout
     refused = run("aggregate", "A.csv", "--out", "faces.before")
     assert refused.exit_code == 3

@@ -68,22 +68,23 @@ def classes_section(found: Findings) -> Content | None:
     given = np.bincount(table.label, minlength=table.n_classes)
     counts, agreement = _inferred_counts(inputs), class_agreement(table)
     rows = _classes(table.classes, given, counts, agreement, known=inferred is not None)
-    rows["rarest"] = None if inferred is None else _rarest(inputs, counts)
+    rows["rarest"] = None if inferred is None else _rarest(table.classes, counts, inputs)
     return rows
 
 
-def _rarest(inputs: Inputs, counts: IntArray) -> dict[str, Any] | None:
+def _rarest(
+    classes: AnyArray, counts: IntArray, inputs: Inputs | None = None
+) -> dict[str, Any] | None:
     """Return the rarest class among labels, if it is rare, and by gold how often it is found."""
-    inferred, table = inputs.inferred, inputs.table
     has = counts > 0
-    if inferred is None or has.sum() < 2 or counts.max() < RARE * counts[has].min():
+    if has.sum() < 2 or counts.max() < RARE * counts[has].min():
         return None
     least = int(np.flatnonzero(has)[counts[has].argmin()])
-    found = {"name": table.classes[least].item(), "share": float(counts[least] / counts.sum())}
+    found = {"name": classes[least].item(), "share": float(counts[least] / counts.sum())}
     n, right = 0, 0
-    if inputs.gold is not None:
+    if inputs is not None and inputs.inferred is not None and inputs.gold is not None:
         of_class = (inputs.gold == least) & inputs.annotated
-        n, right = int(of_class.sum()), int((inferred.codes[of_class] == least).sum())
+        n, right = int(of_class.sum()), int((inputs.inferred.codes[of_class] == least).sum())
     return found | {"n_gold": n, "n_found": right}
 
 
@@ -155,10 +156,9 @@ def store_sections(store: Sharded) -> dict[str, Any]:
         "agreement": _agreement(store, n_pairable),
         "ties": {"n": n_tied, "share": n_tied / n_annotated if n_annotated else None},
     }
-    return {
-        "data": data,
-        "classes": _classes(store.classes, given, inferred, class_agreement(store)),
-    }
+    classes = _classes(store.classes, given, inferred, class_agreement(store))
+    classes["rarest"] = _rarest(store.classes, inferred)
+    return {"data": data, "classes": classes}
 
 
 def _majorities(counts: ClassCounts) -> tuple[IntArray, int]:
