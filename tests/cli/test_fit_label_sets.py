@@ -189,7 +189,7 @@ def test_texts(files, tmp_path):
     ("more", "said"),
     [
         (("--method", "crowd-stacking"), "further off where"),
-        (("--method", "conal"), "CoNALClassifier learns one label per instance"),
+        (("--method", "conal"), "CoNALClassifier learns one label per item"),
         (("--method", "auto"), "--method auto chooses among methods for single labels"),
         (("--seeds", "2"), "--seeds is for single labels"),
         (("--holdout", "0.1"), "--holdout is for single labels"),

@@ -252,7 +252,7 @@ def test_what_a_killed_writer_left_blocks_nothing(home):
         Path(name).write_text("half")
     assert done_json(*fit_arguments())["table"].keys() == whole["table"].keys()
     assert {path.name.split("-")[0] for path in Path("out").iterdir()} == {
-        *("annotators.csv", "labels.csv", "model.json", "summary.json", "weights"),
+        *("annotators.csv", "labels.csv", "model.json", "report.html", "summary.json", "weights"),
     }
 
 

@@ -699,7 +699,7 @@ def test_labels_that_language_models_alone_gave_are_not_accepted():
     assert "count as one" not in told.headline  # The labels count six until they are declared.
     assert "labels count them as 6\u00a0independent annotators" in told.headline
     assert f"(--groups 'llm={listed}')" in told.headline
-    assert "review --random" in told.headline
+    assert "manyhands review ANNOTATIONS --random 100" in told.headline
     # Declared, or said to be independent, they are not warned of.
     for groups in (dict.fromkeys(MODEL_NAMES[1:], "llm"), {}):
         with warnings.catch_warnings(record=True) as caught:

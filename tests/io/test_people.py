@@ -88,7 +88,7 @@ def test_gold_beside_annotations_is_said_and_can_be_used(tmp_path, notes):
     result = run("describe", path, "--task", "Elem")
     assert "the column 'gold' is named like gold labels, but is not used" in result.stderr
     measured = run("aggregate", path, "--task", "Elem", "--gold", path)
-    assert "instances with gold: 12" in measured.stdout
+    assert "items with gold: 12" in measured.stdout
     gold = read_gold(path, task="Elem")
     assert gold.labels.tolist() == ["yes"] * 6 + ["no"] * 6
     export = read_export(path, task="Elem", fields=["gold"])

@@ -18,7 +18,7 @@ from manyhands.cli.commands.model import cache, predict, report
 from manyhands.cli.commands.planning import annotators, budget, next_, review
 from manyhands.cli.commands.rank import rank
 from manyhands.cli.commands.select import select
-from manyhands.cli.errors import EXIT_CODES, Remembering
+from manyhands.cli.errors import EXIT_CODES, Command, Remembering
 from manyhands.cli.output import say
 
 app = typer.Typer(
@@ -83,4 +83,5 @@ for heading, commands in COMMANDS.items():
     for command in commands:
         name = command.__name__.rstrip("_")
         text, more = help_of(command.__doc__ or "")
-        app.command(name, rich_help_panel=heading, help=text, epilog=more)(command)
+        shown = app.command(name, cls=Command, rich_help_panel=heading, help=text, epilog=more)
+        shown(command)

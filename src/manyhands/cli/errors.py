@@ -13,10 +13,10 @@ from typing import Any, Final, ParamSpec, TypeVar
 import typer
 from rich.console import Console
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from manyhands.cli.inputs import BadFilesError
-from manyhands.cli.option_groups import option_of
+from manyhands.cli.option_names import option_of
 from manyhands.cli.output import filled, note, notes_on_stderr, visible
 from manyhands.cli.reading import FamilyReading, as_arguments
 from manyhands.cli.translation import with_options
@@ -49,6 +49,23 @@ _GIVEN: ContextVar[tuple[str, ...]] = ContextVar("given", default=())
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Command(TyperCommand):
+    """A command whose help shows values as a person writes them, and none behind a switch."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, each with the word that stands for its value in help."""
+        found: list[Any] = [*super().get_params(ctx)]
+        for each in found:
+            if each.metavar is None and each.param_type_name == "option":
+                kind = each.type_descriptor.annotation
+                each.metavar = "" if each.is_flag else NUMBERS.get(kind)
+        return found
+
+
+NUMBERS = {int: "N", float: "NUMBER"}
+"""What stands for a number in help."""
 
 
 class Remembering(TyperGroup):

@@ -12,32 +12,18 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from typer.models import OptionInfo
 
+from manyhands.cli.inputs import refuse_absent
+from manyhands.cli.reading import remember_files
+
 T = TypeVar("T")
 
 READ = ("FILE", "TABLE...", "X")
 """What stands for a file that is read, in the help of its option."""
 
 
-def option_of(group: type[Any], field: str) -> str:
-    """Name of a field's option on the command line."""
-    return option_name(field, get_type_hints(group, include_extras=True)[field])
-
-
-def option_name(name: str, hint: Any) -> str:
-    """Name of an option: as it is declared, else that of its field."""
-    (info,) = [part for part in get_args(hint) if isinstance(part, OptionInfo)]
-    # Within Annotated, typer takes the first name for what would be the default elsewhere.
-    names = [info.default, *(info.param_decls or ())]
-    declared = [text for text in names if isinstance(text, str) and text.startswith("--")]
-    return declared[0].split("/")[0] if declared else f"--{name.replace('_', '-')}"
-
-
 def grouped(command: Callable[..., T]) -> Callable[..., T]:
     """Show the fields of parameters that are dataclasses as options of the command."""
     signature = inspect.signature(command, eval_str=True)
-    from manyhands.cli.inputs import refuse_absent
-    from manyhands.cli.reading import remember_files
-
     groups: dict[str, Any] = {
         name: parameter.annotation
         for name, parameter in signature.parameters.items()

@@ -20,7 +20,6 @@ from rich.text import Text
 
 from manyhands.cli.reading import run_files
 from manyhands.cli.translation import with_options
-from manyhands.report.commands import fill_commands
 from manyhands.wording import SCORES, compared_with, counted, percent, too_much
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -59,7 +58,11 @@ def print_json(result: Any) -> None:
 
 def filled(text: str) -> str:
     """Fill in the commands of a text for the files of the command that is running."""
-    return fill_commands(text, run_files.get()) if "`" in text else text
+    if "`" not in text:
+        return text
+    from manyhands.report.commands import fill_commands
+
+    return fill_commands(text, run_files.get())
 
 
 def _filled_in(result: Any) -> Any:

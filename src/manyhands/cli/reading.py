@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Optional, get_type_hints
 
 import typer
 
-from manyhands.cli.option_groups import option_name
+from manyhands.cli.option_names import option_name
 from manyhands.cli.settings import reading_options
 from manyhands.cli.values import (
     WAYS,

@@ -292,8 +292,8 @@ def read_description(folder: Path) -> dict[str, Any]:
     settle(folder)
     if not path.is_file():
         raise ModelFolderError(
-            f"{str(folder)!r} is not a model folder: there is no model.json. Give a folder written "
-            "by save() or 'manyhands fit --out'"
+            f"{str(folder)!r} is not a model folder: there is no model.json. Give a folder that "
+            "save() or the command fit wrote"
         )
     try:
         description = json.loads(path.read_text(encoding="utf-8"))

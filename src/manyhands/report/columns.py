@@ -37,7 +37,7 @@ def summary_tables(summary: Mapping[str, Any]) -> dict[str, Columns]:
     >>> tables["labels_all"]["votes"]
     ['0: 2', '0: 1; 1: 1']
     >>> tables["common_confusions"]["share"]
-    [1.0, 0.5, 0.0, 0.0]
+    [1.0, 0.5, None, None]
     """
     facts: list[dict[str, Any]] = []
     tables: dict[str, Columns] = {}

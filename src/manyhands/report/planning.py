@@ -505,7 +505,7 @@ def told_of_answer(gain: float, unit: str = "label") -> str:
     >>> told_of_answer(0.27), told_of_answer(0.9)
     ('expected to correct about one label in 4 such answers', 'expected to correct the label')
     >>> told_of_answer(0.004), told_of_answer(0.3, "grade")
-    ('hardly expected to correct the label', 'expected to bring the label nearer by 0.3 grades')
+    ('hardly expected to correct the label', 'expected to bring the label nearer by 0.30 grades')
     """
     if unit == "grade":
         return f"expected to bring the label nearer by {quantity(gain)} grades"
