@@ -483,7 +483,7 @@ def test_texts_of_every_kind_of_frame_are_read_alike(of):
     }
     frame = pd.DataFrame(rows)
     tables = []
-    for each in (frame.astype(object), frame.astype("str"), frame.astype("string"), of(rows)):
+    for each in (frame.astype(object), frame, frame.astype("string"), of(rows)):
         with pytest.warns(UserWarning, match="4 of 40 rows have no label"):
             tables.append(AnnotationTable.from_frame(each))
     assert all(table.equals(tables[0]) for table in tables)

@@ -59,12 +59,13 @@ class Command(TyperCommand):
         found: list[Any] = [*super().get_params(ctx)]
         for each in found:
             if each.metavar is None and each.param_type_name == "option":
-                kind = each.type_descriptor.annotation
-                each.metavar = "" if each.is_flag else NUMBERS.get(kind)
+                kind = getattr(each, "type_descriptor", None)  # Earlier versions have none.
+                number = NUMBERS.get(getattr(kind, "annotation", None))
+                each.metavar = "" if each.is_flag else number
         return found
 
 
-NUMBERS = {int: "N", float: "NUMBER"}
+NUMBERS: dict[Any, str] = {int: "N", float: "NUMBER"}
 """What stands for a number in help."""
 
 
