@@ -93,9 +93,9 @@ Gold = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="True labels that measure how many labels are right. They change no label, but the "
-        "reported probabilities are adjusted to them: a table with the columns "
-        "task,label[,split], or an export that holds gold labels.",
+        help="True labels, to measure how many labels are right: a table with the columns "
+        "task,label[,split], or an export that holds gold labels. They change no label, but the "
+        "reported probabilities are adjusted to them.",
     ),
 ]
 
@@ -133,9 +133,9 @@ ModelFolder = Annotated[
 ]
 
 FEATURES = (
-    "Features: a table with a row per item, a column 'task' with its id (another name will do if "
-    "the column holds the ids of all annotated items), and numbers in all other columns; or an "
-    "array (.npz with X and task, or .npy without ids)."
+    "Features: a table with one row per item, its id in the column 'task', and numbers in all "
+    "other columns; or an array (.npz with X and task, or .npy without ids). The column of ids may "
+    "have any name if it holds the ids of all annotated items."
 )
 
 Features = Annotated[

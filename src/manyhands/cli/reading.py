@@ -85,7 +85,7 @@ class Reading:
         Duplicates,
         typer.Option(
             metavar="POLICY",
-            help="What to do if an annotator answered twice about the same item. error stops "
+            help="What to do if an annotator labelled the same item twice. error stops "
             "the command, last keeps the last answer, and keep keeps both. auto means last "
             "for exports and error for tables.",
         ),
@@ -95,8 +95,8 @@ class Reading:
         typer.Option(
             metavar="SCALE",
             help="What the labels are: nominal (names), ordinal (grades in order) or interval "
-            "(numbers). By default the labels decide. If they could be either, the command "
-            "stops and asks for this option.",
+            "(numbers). By default, this is inferred from the labels. If more than one is "
+            "possible, the command stops and asks for this option.",
         ),
     ] = None
     ordered: Annotated[
@@ -150,7 +150,7 @@ class Reading:
     skip: Annotated[
         OptionalTexts,
         typer.Option(
-            metavar="VALUE", help="Label that means 'I passed this one on'. May be repeated."
+            metavar="VALUE", help="Label that means 'I skipped this one'. May be repeated."
         ),
     ] = None
     format: Annotated[
@@ -171,8 +171,8 @@ class Reading:
             parser=some_multilabel,
             metavar="HOW",
             show_default=False,
-            help="How to read answers with several labels. The character between the labels, such "
-            "as ';', keeps each answer as a set of labels. split reads whether one label "
+            help="How to read answers with several labels. Give the character between the labels, "
+            "such as ';', to keep each answer as a set of labels. split reads whether one label "
             "(--option) was ticked. join makes one class of each set. none takes each text "
             "as one class.",
         ),
@@ -191,7 +191,7 @@ class Reading:
         OptionalText,
         typer.Option(
             metavar="NAME",
-            help="With --multilabel split, the label to read: was it ticked or not?",
+            help="With --multilabel split, the label to read as ticked or not ticked.",
         ),
     ] = None
     encoding: Annotated[

@@ -70,7 +70,7 @@ Continue = Annotated[
         parser=some_path,
         metavar="DIR",
         help="Folder that an earlier 'aggregate --out' wrote. The new annotations are added "
-        "to those behind its labels, and the labels are updated.",
+        "to those from which its labels were inferred, and the labels are updated.",
     ),
 ]
 Out = Annotated[
@@ -125,8 +125,8 @@ RuleOption = Annotated[
         help="How a label is chosen from the probabilities of the classes. argmax takes the "
         "most probable class, and median the middle grade. balanced counts all classes "
         "equally, however rare they are. By default, median is used for three or more "
-        "grades, else argmax. For sets of labels, f1 ticks each option so that its "
-        "expected F1 is greatest.",
+        "grades, else argmax. For sets of labels, f1 chooses the ticks of each option "
+        "that have the greatest expected F1.",
         show_default=False,
     ),
 ]

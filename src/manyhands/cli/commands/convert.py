@@ -47,7 +47,7 @@ Labels = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="File of labels that fit, aggregate or predict made. These labels are converted, "
+        help="File of labels, written by fit, aggregate or predict. These labels are converted, "
         "instead of the annotations.",
     ),
 ]
@@ -79,8 +79,8 @@ def ingest(
 ) -> None:
     """Store annotations that do not fit in memory; other commands read the store like a table.
 
-    CSV and Parquet files may have any size, and so may exports that are one JSON or JSON Lines
-    file. If the command is interrupted, run it again to resume.
+    CSV and Parquet files may have any size, and so may exports that consist of one JSON or
+    JSON Lines file. If the command is interrupted, run it again to resume.
 
     Example: manyhands ingest part-*.parquet --out store
     Example: manyhands aggregate store --out labels.parquet

@@ -90,8 +90,8 @@ Holdout = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(
         metavar="FRACTION",
-        help="Run every seed a second time, with this fraction of the items held out to choose "
-        "the number of epochs. The model that is kept was trained on all items.",
+        help="Train twice for each seed: once with this fraction of the items held out, to choose "
+        "the number of epochs, and once on all items. The second model is kept.",
     ),
 ]
 Folds = Annotated[
@@ -100,7 +100,7 @@ Folds = Annotated[
         metavar="N",
         min=0,
         help="Estimate how often the classifier is right on new items, by cross-validation with "
-        "this many folds. It needs no gold labels. 0 leaves the estimate out. Default: 3 "
+        "this many folds. It needs no gold labels. 0 skips the estimate. Default: 3 "
         "if training takes up to a minute, else 0.",
     ),
 ]

@@ -65,8 +65,8 @@ Margin = Annotated[
     float,
     typer.Option(
         help="How far a judge's agreement with people may be below a person's agreement with "
-        "other people. With 0.2, a judge can stand in for a person if the whole interval "
-        "of its agreement with people is above 80 % of a person's agreement."
+        "other people. With 0.2, a judge can stand in for a person if even the lower end "
+        "of the interval of its agreement with people is above 80 % of a person's agreement."
     ),
 ]
 IsRandom = Annotated[
@@ -96,7 +96,7 @@ def judges(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Say whether models can stand in for people, and how people would label all items.
+    """Say whether models can stand in for people, and estimate how people would label each item.
 
     Example: manyhands judges annotations.csv --groups family --question question
     Example: manyhands judges gpt-4o.jsonl claude.jsonl --people people.xlsx --task item

@@ -117,7 +117,7 @@ AskWhom = Annotated[
         metavar="WHO",
         rich_help_panel=WHOM,
         help="Who will answer. choose: the best annotator for each item. arriving: annotators "
-        "come by themselves, each as often as before. any: anyone, at random.",
+        "turn up on their own, each as often as before. any: anyone, at random.",
     ),
 ]
 WarmUp = Annotated[
@@ -133,7 +133,7 @@ WarmUp = Annotated[
 Explore = Annotated[
     bool,
     typer.Option(
-        "--explore", rich_help_panel=WHOM, help="Also try annotators of whom little is known."
+        "--explore", rich_help_panel=WHOM, help="Also try annotators about whom little is known."
     ),
 ]
 Load = Annotated[
@@ -152,8 +152,8 @@ PlannedWith = Annotated[
         "--model",
         parser=some_path,
         metavar="DIR",
-        help="Plan with the labels in this folder, which fit or aggregate wrote, as the report in "
-        "it does. Default: labels of Dawid and Skene's method.",
+        help="Plan from the labels in this folder, which fit or aggregate wrote, as its report "
+        "does. Default: labels of Dawid and Skene's method.",
     ),
 ]
 ReviewedOf = Annotated[
@@ -169,7 +169,7 @@ ReviewedOf = Annotated[
 ]
 GoldOfFolder = Annotated[
     OptionalPath,
-    _file("With --model: the gold labels that the folder was made with, if it was given any."),
+    _file("With --model: the gold labels with which the folder was made, if any."),
 ]
 Cost = Annotated[
     OptionalPath,
@@ -243,8 +243,8 @@ To = Annotated[
         "--to",
         parser=some_target,
         metavar="table|TOOL",
-        help="Format of --out: a table, or a tool's tasks with the annotator to ask "
-        "(label-studio).",
+        help="Format of --out: a table, or tasks for a labelling tool (label-studio), each of "
+        "which names the annotator to ask.",
     ),
 ]
 MinGain = Annotated[
@@ -252,7 +252,7 @@ MinGain = Annotated[
     typer.Option(
         metavar="N",
         rich_help_panel=WHOM,
-        help="Advise to stop if a further annotation is expected to correct fewer labels than "
+        help="Advise stopping if a further annotation is expected to correct fewer labels than "
         "this, on average.",
     ),
 ]
@@ -262,7 +262,7 @@ Teach = Annotated[
     typer.Option(
         metavar="ANNOTATOR",
         help="Instead of the list, print which classes this annotator confuses, with items to show "
-        "for each. Give the annotator's name as it is in the annotations; no file is needed.",
+        "for each. Give the name as it is spelled in the annotations.",
     ),
 ]
 Budget = Annotated[
@@ -929,7 +929,7 @@ def annotators(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Say which annotators need a closer look and why, or collect examples to show one of them.
+    """Say which annotators need a closer look and why, or collect examples to show to one of them.
 
     Example: manyhands annotators annotations.csv --out annotators.csv
     Example: manyhands annotators annotations.csv --teach alice
@@ -1067,7 +1067,7 @@ def budget(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Estimate how many labels further annotations would correct, or measure it with --gold.
+    """Estimate how many labels would be corrected by more annotations; --gold measures it.
 
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps

@@ -131,7 +131,7 @@ def rank(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Rank items from comparisons of two at a time, with intervals, and describe the annotators.
+    """Rank items from pairwise comparisons, with intervals, and describe the annotators.
 
     The columns of Arena logs and of crowd-kit are recognised. Annotators may err, prefer a side, or
     call ties more easily than others; the ranking allows for that.
