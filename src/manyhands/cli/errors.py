@@ -62,6 +62,8 @@ class Command(TyperCommand):
                 kind = getattr(each, "type_descriptor", None)  # Earlier versions have none.
                 number = NUMBERS.get(getattr(kind, "annotation", None))
                 each.metavar = "" if each.is_flag else number
+            if each.default is None:
+                each.show_default = False  # Earlier versions show "None".
         return found
 
 

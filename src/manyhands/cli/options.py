@@ -133,9 +133,9 @@ ModelFolder = Annotated[
 ]
 
 FEATURES = (
-    "Features: a table with one row per item, its id in the column 'task', and numbers in all "
-    "other columns; or an array (.npz with X and task, or .npy without ids). The column of ids may "
-    "have any name if it holds the ids of all annotated items."
+    "Features: a table with a row per item, a column 'task' with its id (another name will do if "
+    "the column holds the ids of all annotated items), and numbers in all other columns; or an "
+    "array (.npz with X and task, or .npy without ids)."
 )
 
 Features = Annotated[

@@ -243,8 +243,7 @@ To = Annotated[
         "--to",
         parser=some_target,
         metavar="table|TOOL",
-        help="Format of --out: a table, or tasks for a labelling tool (label-studio), each of "
-        "which names the annotator to ask.",
+        help="Format of --out: a table, or tasks of label-studio with the annotator to ask.",
     ),
 ]
 MinGain = Annotated[
