@@ -365,7 +365,8 @@ def buy(case: Labelled, seed: int = 0) -> dict[str, Record]:
     others = np.setdiff1d(now.judged, audit)
     marked = np.isin(np.arange(table.n_instances), audit)
     asked = {"pairs": may} if may.any() else {}
-    answer = plan.stopping(audit=case.values(np.where(marked, case.gold, -1)), **asked)
+    audited = case.values(np.where(marked, case.gold, -1))
+    answer = plan.stopping(audit=audited, random_audit=marked, **asked)
     found = {"labels": _of_labels(now, plan.aggregator_, now.judged)["labels"]}
     codes = plan.posterior_.argmax(axis=1)
     measured = {"claimed": answer.accuracy, "low": answer.low, "high": answer.high}

@@ -519,7 +519,7 @@ def test_downloads_hold_the_corrections(browser, explorer):
         page.goto(explorer)
         task = page.locator("#item").inner_text()
         decide(page, "2")
-        page.get_by_text("Download").click()
+        page.get_by_text("Download", exact=True).click()
         with page.expect_download() as download:
             page.get_by_role("link", name="Corrections (CSV)").click()
         assert f"{task},cat," in Path(download.value.path()).read_text()
@@ -600,7 +600,7 @@ def test_a_set_is_ticked_saved_undone_and_downloaded_by_keyboard(
         page.reload()
         last = sorted({*before} ^ {names[0]})
         assert sorted(boxes(page)) == last
-        page.get_by_text("Download").click()
+        page.get_by_text("Download", exact=True).click()
         with page.expect_download() as download:
             page.get_by_role("link", name="Reviewed sets (CSV)").click()
         text = Path(download.value.path()).read_text(encoding="utf-8-sig")
