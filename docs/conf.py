@@ -53,7 +53,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 600
+nb_execution_timeout = 1800
 nb_merge_streams = True
 
 TUTORIALS = ("texts", "texts_plan", "images", "tabular", "ratings", "sets", "judges", "rankings")
