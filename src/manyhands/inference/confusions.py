@@ -168,14 +168,8 @@ def starting_counts(
 
     They are the same unless EM starts from another posterior.
     """
-    has_abstentions = votes.n_responses > votes.n_classes
-    if has_abstentions or not isinstance(votes, Votes):
-        counts = sum_over_shards(count_votes, shards, split)
-        is_same = is_vote_shares(start) and not has_abstentions
-    else:
-        shares = vote_shares(votes)
-        counts = total_em_counts(shards, shares, split)
-        is_same = is_vote_shares(start, shares)
+    counts = sum_over_shards(count_votes, votes.once(), split)
+    is_same = votes.n_responses == votes.n_classes and is_vote_shares(start, votes.once())
     return counts, lambda: counts if is_same else total_em_counts(shards, start, split)
 
 

@@ -283,7 +283,7 @@ class DawidSkene(TakesHistory, EMAggregator):
         if self.dependence == 0:
             self._fill(out, shards)
         else:
-            fill_rows(out, shards, _corrected, joint, found.rho, self.class_prior_)
+            fill_rows(out, votes.once(), _corrected, joint, found.rho, self.class_prior_)
         self.posterior_ = out
         self._unaided: FloatArray | None = None
         if known is not None and len(known.sampled_rows):

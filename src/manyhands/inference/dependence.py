@@ -353,6 +353,11 @@ class _Fitted:
     ) -> tuple[float, float]:
         """Draw the sample's annotations, fit them, and return their `residual_correlation`."""
         drawn = self.draw(sample, rho, rng)
+        parameters = self._fitted_to(drawn, em)
+        return residual_correlation(drawn, parameters.states(drawn), parameters.responses)
+
+    def _fitted_to(self, drawn: Votes, em: ConfusionEM) -> ConfusionParams:
+        """Return the parameters after a few steps of EM with the drawn annotations."""
         prior = replace(em.prior, strength=self.strength)
         vote_counts = self.vote_rest + count_votes(drawn)
         correction = self.correction
@@ -369,7 +374,7 @@ class _Fitted:
         for _ in range(EM_STEPS):
             counts = self.rest + expect_and_count(drawn, *parameters.sent)
             parameters = m_step(counts, pseudo_counts, shares, held)
-        return residual_correlation(drawn, parameters.states(drawn), parameters.responses)
+        return parameters
 
     def draw(self, sample: Votes, rho: float, rng: np.random.RandomState) -> Votes:
         """Draw annotations with the same pattern; those of an instance are correlated by ``rho``.

@@ -757,14 +757,17 @@ def shares_of(shard: Votes, empty: FloatArray) -> FloatArray:
     return vote_shares(shard.answers, empty=empty)
 
 
-def is_vote_shares(start: Any, shares: FloatArray | None = None) -> bool:
-    """Return whether EM starts from the `starting_shares`, rather than from a user's posterior.
+def is_vote_shares(start: Any, shards: Iterable[Votes]) -> bool:
+    """Return whether EM starts from the vote shares of all instances that have votes or gold.
 
-    ``shares`` (n, C) is given for annotations in memory only.
+    An array is compared shard by shard, because a second one would need as much memory.
     """
-    if shares is None or callable(start):
+    if callable(start):
         return isinstance(start, RowsOf) and start.function is shares_of
-    return np.array_equal(start, shares)
+    return all(
+        np.array_equal(rows[shard.voted], vote_shares(shard)[shard.voted])
+        for shard, rows in zip_shards(shards, start)
+    )
 
 
 def summed_shares(shard: Votes) -> FloatArray:
