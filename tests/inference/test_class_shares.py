@@ -13,7 +13,7 @@ from manyhands.inference.confusion_em import ConfusionEM, Fits
 from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.confusions import count_votes
 from manyhands.inference.dependence import DEFAULT_EM
-from manyhands.inference.votes import make_votes
+from manyhands.inference.votes import make_votes, starting_shares
 
 
 def crowd(n, votes, *, shares=(0.95, 0.05), right=0.7, rare_right=None, n_annotators=50, seed=0):
@@ -78,7 +78,7 @@ def test_ibcc_starts_twice_from_stores_too(rare, in_blocks, tmp_path, monkeypatc
 
 def _whole_start(table):
     votes = make_votes(table)
-    return votes.shards(), votes.starting_shares()
+    return votes.shards(), starting_shares(votes)
 
 
 def test_the_guard_ends_when_its_evidence_suffices(rare, monkeypatch):
@@ -382,7 +382,7 @@ def test_simulated_tables_are_fitted_with_the_chosen_centre(rare, monkeypatch):
         return plain(self, counts, n_classes, correction, **options)
 
     votes = make_votes(table)
-    run = Fits(DEFAULT_EM, votes, votes.shards(), votes.starting_shares()).run()
+    run = Fits(DEFAULT_EM, votes, votes.shards(), starting_shares(votes)).run()
     monkeypatch.setattr(ConfusionPrior, "pseudo_counts", seen)
     dependence.measure(votes, run, DEFAULT_EM)
     assert given

@@ -65,6 +65,7 @@ from manyhands.inference.votes import (
     check_size,
     clamp_to_gold,
     expected_accuracy,
+    starting_shares,
     vote_shares,
     votes_of,
 )
@@ -494,7 +495,7 @@ class BaseAggregator(BaseEstimator):
         warn_of_isolated_families(isolated)
         first: Any = start
         if start is None and self.traits.uses_start:
-            first = votes.starting_shares()
+            first = starting_shares(votes)
         if start is not None and votes.gold is not None:
             clamp_to_gold(votes, start)
         self.log_likelihood_: FloatArray = np.zeros(0)

@@ -391,16 +391,25 @@ class OwnRemoved:
 
     def __init__(self, run: ConfusionRun) -> None:
         self.run = run
-        self.counts = map_rows(np.add, run.counts.confusion, run.pseudo_counts)
-        self.row = map_rows(_row_sums, self.counts)
         if run.strength:
-            self.floor = map_rows(np.minimum, self.counts, run.pseudo_counts)
-            self.row_floor = map_rows(
-                lambda row, pseudo: np.minimum(row, _row_sums(pseudo)), self.row, run.pseudo_counts
-            )
-            self.with_own = map_rows(lambda n, row: np.log(n / row), self.counts, self.row)
-            given = (self.counts, self.row, self.floor, self.row_floor, self.with_own)
-            self.change = map_rows(_change_without_one, *given)
+            given = (run.counts.confusion, run.pseudo_counts)
+            self.with_own = map_rows(_with_own, *given)
+            self.change = map_rows(_change_without_one, *given, self.with_own)
+
+    @cached_property
+    def exact(self) -> tuple[Table, Table, Table, Table]:
+        """Counts of cells, what is left of them at least, and the same of their rows.
+
+        Most tables have no weighted or repeated annotations and do not need them.
+        """
+        pseudo_counts = self.run.pseudo_counts
+        counts = map_rows(np.add, self.run.counts.confusion, pseudo_counts)
+        return (
+            counts,
+            map_rows(np.minimum, counts, pseudo_counts),
+            map_rows(_row_sums, counts),
+            map_rows(_row_floor, counts, pseudo_counts),
+        )
 
     def __call__(self, shard: Votes) -> FloatArray:
         """Return the log probabilities of a shard, shape (n, C)."""
@@ -429,11 +438,12 @@ class OwnRemoved:
         """Sum the exactly computed logarithms of the annotations, shape (n, S)."""
         weight = np.ones(shard.n_annotations) if shard.weight is None else shard.weight
         p = states[shard.instance]
-        given = self.counts[shard.annotator, :, shard.response]
+        counts, floor, rows, row_floor = self.exact
+        given = counts[shard.annotator, :, shard.response]
         given = given - weight_of_pairs(shard, same_class=True)[:, None] * p
-        row = self.row[shard.annotator, :, 0] - weight_of_pairs(shard)[:, None] * p
-        given = np.maximum(given, self.floor[shard.annotator, :, shard.response])
-        row = np.maximum(row, self.row_floor[shard.annotator, :, 0])
+        row = rows[shard.annotator, :, 0] - weight_of_pairs(shard)[:, None] * p
+        given = np.maximum(given, floor[shard.annotator, :, shard.response])
+        row = np.maximum(row, row_floor[shard.annotator, :, 0])
         terms = np.log(given) - np.log(row)
         by_annotation = (weight, np.arange(len(weight)), shard.start)
         shape = (shard.n_instances, shard.n_annotations)
@@ -444,16 +454,24 @@ def _row_sums(counts: FloatArray) -> FloatArray:
     return np.asarray(counts.sum(axis=2, keepdims=True))
 
 
+def _row_floor(counts: FloatArray, pseudo_counts: FloatArray) -> FloatArray:
+    return np.minimum(_row_sums(counts), _row_sums(pseudo_counts))
+
+
+def _with_own(counts: FloatArray, pseudo_counts: FloatArray) -> FloatArray:
+    """Return the log probabilities of the responses, (R, S, K)."""
+    total = counts + pseudo_counts
+    return np.asarray(np.log(total / _row_sums(total)))
+
+
 def _change_without_one(
-    counts: FloatArray,
-    row: FloatArray,
-    floor: FloatArray,
-    row_floor: FloatArray,
-    with_own: FloatArray,
+    counts: FloatArray, pseudo_counts: FloatArray, with_own: FloatArray
 ) -> FloatArray:
     """Return the change of the log probabilities if one annotation is taken out of its counts."""
-    rest = np.maximum(counts - 1.0, floor)
-    return np.asarray(np.log(rest / np.maximum(row - 1.0, row_floor)) - with_own)
+    total = counts + pseudo_counts
+    row = np.maximum(_row_sums(total) - 1.0, _row_floor(total, pseudo_counts))
+    rest = np.maximum(total - 1.0, np.minimum(total, pseudo_counts))
+    return np.asarray(np.log(rest / row) - with_own)
 
 
 def _empty(votes: Any, n_subtypes: int) -> FloatArray | None:

@@ -10,7 +10,6 @@ its attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -231,11 +230,25 @@ class DawidSkene(TakesHistory, EMAggregator):
     def _fit_votes(self, votes: AllVotes, start: Any, known: KnownLabels | None) -> None:
         """Set the fitted attributes; ``known`` labels say how far annotators' mistakes depend."""
         prior = self._prior()
+        run, found = self._choose(votes, start, prior)
+        self.prior_strength_ = run.strength
+        self.rare_class_correction_ = 0.0 if run.correction is None else run.correction.weight
+        self._set_history(run.history)
+        self._set_fitted(run.parameters, votes)
+        self._read_out(votes, start, run, found, known)
+        self._set_severity(run, prior, votes)
+
+    def _choose(
+        self, votes: AllVotes, start: Any, prior: ConfusionPrior
+    ) -> tuple[ConfusionRun, Dependence]:
+        """Return the fit with the number of subtypes that has most evidence, and the dependence.
+
+        The shards of all fits, with their matrices, are freed before the posterior is read out.
+        """
         em = ConfusionEM(
             prior, self.class_prior, self.max_iter, self.tol, self.em == "hard", self.accelerate
         )
-        shards = votes.shards()
-        fits = Fits(em, votes, shards, start)
+        fits = Fits(em, votes, votes.shards(), start)
         found = Dependence(0.0, 0.0)
         if self.dependence == "auto":
             found = estimate(votes, fits.run(), em)
@@ -245,14 +258,7 @@ class DawidSkene(TakesHistory, EMAggregator):
         evidence = {n: run.evidence for n, run in runs.items()}
         self.n_subtypes_ = max(evidence, key=lambda n: (evidence[n], -n))
         self.evidence_ = evidence if prior.is_used else {}
-        run = runs[self.n_subtypes_]
-        self.prior_strength_ = run.strength
-        self.rare_class_correction_ = 0.0 if run.correction is None else run.correction.weight
-        self._set_history(run.history)
-        self._set_fitted(run.parameters, votes)
-        out = votes.posterior_rows(start)
-        self._read_out(votes, shards, run, found, known, out)
-        self._set_severity(run, prior, votes)
+        return runs[self.n_subtypes_], found
 
     def _prior(self) -> ConfusionPrior:
         return ConfusionPrior(self.confusion_prior, self.prior_strength, self.diagonal)
@@ -267,21 +273,21 @@ class DawidSkene(TakesHistory, EMAggregator):
     def _read_out(
         self,
         votes: AllVotes,
-        shards: Iterable[Votes],
+        start: Any,
         run: ConfusionRun,
         found: Dependence,
         known: KnownLabels | None,
-        out: FloatArray,
     ) -> None:
-        """Set the fitted attributes; the posterior is written into ``out``."""
+        """Set the dependence and the posterior, which may overwrite ``start``."""
         joint = OwnRemoved(run)
         if self.dependence == "auto":
             found = refine(found, votes, joint, known)
         else:
             found = replace(found, sample=judged(known, votes, found.rho))
         self._set_dependence(found)
+        out = votes.posterior_rows(start)
         if self.dependence == 0:
-            self._fill(out, shards)
+            self._fill(out, votes.once())
         else:
             fill_rows(out, votes.once(), _corrected, joint, found.rho, self.class_prior_)
         self.posterior_ = out

@@ -61,6 +61,7 @@ from manyhands.inference.votes import (
     Votes,
     by_instance,
     fill_rows,
+    starting_shares,
     weight_of_pairs,
     weighted_votes,
 )
@@ -194,7 +195,7 @@ def measure(votes: AllVotes, run: ConfusionRun, em: ConfusionEM) -> tuple[float,
     if votes.is_weighted and votes.family is None:
         # Weights change the confidence of the posterior on purpose and must not affect rho.
         votes = votes.unweighted
-        run = Fits(em, votes, votes.shards(), votes.starting_shares(), "unweighted").run()
+        run = Fits(em, votes, votes.shards(), starting_shares(votes), "unweighted").run()
     sample = _sample(votes.answers, rng)
     if sample.n_instances < LEAST_INSTANCES:
         return 0.0, np.inf
@@ -264,7 +265,7 @@ def judged(known: KnownLabels | None, votes: AllVotes, rho: float) -> GoldSample
 
     def doubts() -> Doubts:
         bare: Any = replace(cast(Any, votes.answers), gold=None)
-        start = bare.starting_shares()
+        start = starting_shares(bare)
         joint = OwnRemoved(Fits(DEFAULT_EM, bare, bare.shards(), start, "without-gold").run())
 
         def doubt(part: Votes) -> FloatArray:

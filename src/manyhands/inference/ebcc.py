@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
@@ -184,13 +184,17 @@ def _check_size(votes: Votes, n_subtypes: int) -> None:
 # -- random starts that do not depend on the order of instances, annotators or classes ------------
 
 
-def annotator_codes(votes: Votes, posterior: FloatArray) -> FloatArray:
+def annotator_codes(votes: AllVotes, posterior: Any) -> FloatArray:
     """Return two numbers in [-1, 1] per annotator that act as a hash of their agreement, (2, R).
 
     Annotators who differ only a little get unrelated numbers.
     """
-    agreement = by_annotator(votes, probability_correct(votes, posterior))
+    agreement = votes.total(_agreement, rows=(posterior,))
     return np.stack([np.sin(agreement), np.cos(agreement)])
+
+
+def _agreement(shard: Votes, posterior: FloatArray) -> FloatArray:
+    return by_annotator(shard, probability_correct(shard, posterior))
 
 
 def draw_waves(n_subtypes: int, rng: np.random.RandomState) -> tuple[FloatArray, FloatArray]:
@@ -347,7 +351,7 @@ class EBCC(EMAggregator):
     def _runs(
         self, model: EBCCModel, votes: AllVotes, start: Any, rng: np.random.RandomState
     ) -> EMResult[Dirichlets, None]:
-        codes = annotator_codes(cast(Votes, votes.answers), start)
+        codes = annotator_codes(votes.answers, start)
         bounds: list[float] = []
 
         def runs() -> Iterator[EMResult[Dirichlets, None]]:

@@ -191,7 +191,8 @@ class GoldCorrected(BaseAggregator):
         self._plain = DawidSkene(
             dependence=self.dependence, gold_sample=self.gold_sample, abstentions="ignore"
         )
-        self._plain._fit_votes(votes, start.copy(), self._known_labels())
+        unchanged = start if callable(start) else start.copy()
+        self._plain._fit_votes(votes, unchanged, self._known_labels())
         self.log_likelihood_, self.n_iter_ = self._plain.log_likelihood_, self._plain.n_iter_
         self.dependence_, self.dependence_se_ = self._plain.dependence_, self._plain.dependence_se_
         self.gold_sample_ = self._plain.gold_sample_

@@ -50,6 +50,7 @@ from manyhands.inference.votes import (
     AllVotes,
     Votes,
     fill_rows,
+    starting_shares,
     vote_shares,
     votes_of,
 )
@@ -427,7 +428,7 @@ def _collapsed_into(votes: Any, posterior: Any) -> tuple[int, float]:
 def _without_gold(votes: Any) -> FloatArray:
     """Return the shares of the classes in a fit without gold, shape (C,)."""
     bare: Any = replace(votes, gold=None)
-    start = bare.starting_shares()
+    start = starting_shares(bare)
     counts = Fits(DEFAULT_EM, bare, bare.shards(), start, "without-gold").run().counts.prior
     return np.asarray(counts / counts.sum())
 

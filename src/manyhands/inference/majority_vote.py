@@ -15,6 +15,7 @@ from manyhands.inference.votes import (
     Votes,
     is_vast,
     sparse_shares,
+    starting_shares,
     vote_shares,
     zip_shards,
 )
@@ -71,7 +72,7 @@ class MajorityVote(BaseAggregator):
         elif isinstance(votes, Votes):
             self.posterior_ = self._winner_posterior(vote_shares(votes), rng)
         else:
-            shares: Any = votes.answers.starting_shares()
+            shares: Any = starting_shares(votes.answers)
             parts = zip_shards(votes.answers.shards(), shares)
             winners = (self._winner_posterior(rows, rng) for _, rows in parts)
             self.posterior_ = votes.gather(votes.n_classes, winners)

@@ -369,14 +369,13 @@ class _Option(DawidSkene):
     def _read_out(
         self,
         votes: Any,
-        shards: Any,
+        start: Any,
         run: ConfusionRun,
         found: Dependence,
         known: KnownLabels | None,
-        out: FloatArray,
     ) -> None:
         self._kept = run
-        super()._read_out(votes, shards, run, found, known, out)
+        super()._read_out(votes, start, run, found, known)
 
     def by_class(self, counts: Any) -> FloatArray:
         """Return counts [annotator, true, given], (R or 1, 2, 2), summed over subtypes."""

@@ -293,9 +293,6 @@ class AllVotes(Protocol):
     def parts(self) -> Iterable[Any]:
         """All votes at once if they are in memory; else the shards, in this process."""
 
-    def starting_shares(self) -> Any:
-        """Return the vote shares from which EM starts: an array (n, C), or `RowsOf`."""
-
     def total(
         self, count: Callable[..., Counts], *parameters: Any, rows: tuple[Any, ...] = ()
     ) -> Counts:
@@ -397,8 +394,8 @@ class Votes:
     def total(
         self, count: Callable[..., Counts], *parameters: Any, rows: tuple[Any, ...] = ()
     ) -> Counts:
-        """Return the counts of all annotations, by one call of ``count``."""
-        return count(self, *rows, *parameters)
+        """Return the sum of ``count(shard, *rows, *parameters)``."""
+        return sum_over_shards(count, self.once(), *parameters, rows=rows)
 
     def new_rows(self, width: int) -> FloatArray:
         """Make an array with a row for each instance, shape (n, width)."""
@@ -419,9 +416,9 @@ class Votes:
         fill_rows(out, self.shards() if shards is None else shards, function, *parameters)
         return out
 
-    def posterior_rows(self, start: FloatArray) -> FloatArray:
-        """Return an array for the posterior (n, C): ``start``, which is overwritten."""
-        return start
+    def posterior_rows(self, start: Any) -> FloatArray:
+        """Return an array for the posterior (n, C): ``start`` is overwritten if it is one."""
+        return self.new_rows(self.n_classes) if callable(start) else start
 
     def gather(self, width: int, parts: Iterable[FloatArray]) -> FloatArray:
         """Join consecutive parts to an array with a row for each instance, shape (n, width)."""
@@ -530,10 +527,6 @@ class Votes:
     def parts(self) -> list[Votes]:
         """The votes as one part."""
         return [self]
-
-    def starting_shares(self) -> FloatArray:
-        """Return the vote shares of the answers, shape (n, C)."""
-        return vote_shares(self.answers)
 
     def runs(self, size: int) -> Iterator[Votes]:
         """Yield the runs that `shards` would return, for a single pass."""
@@ -755,6 +748,14 @@ def vote_shares(votes: Votes, *, empty: FloatArray | None = None) -> FloatArray:
 def shares_of(shard: Votes, empty: FloatArray) -> FloatArray:
     """Return the vote shares of a shard's answers, shape (n, C); ``empty`` where there are none."""
     return vote_shares(shard.answers, empty=empty)
+
+
+def starting_shares(votes: AllVotes) -> RowsOf:
+    """Return a function from a shard to the vote shares from which EM starts, (n, C).
+
+    Instances without votes get the mean of all shares.
+    """
+    return RowsOf(shares_of, (normalise_rows(votes.answers.total(summed_shares)),))
 
 
 def is_vote_shares(start: Any, shards: Iterable[Votes]) -> bool:

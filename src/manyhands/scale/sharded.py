@@ -20,7 +20,6 @@ from manyhands.decision.labels import DECIDED_AT_ONCE, best, is_scale_of_grades
 from manyhands.exceptions import WriteError
 from manyhands.files import explain, reserve
 from manyhands.inference.checkpoints import FolderCheckpoint
-from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import (
     SHARD,
     Counts,
@@ -28,9 +27,7 @@ from manyhands.inference.votes import (
     Votes,
     grown,
     make_votes,
-    shares_of,
     sum_over_shards,
-    summed_shares,
 )
 from manyhands.io.mapped import release
 from manyhands.scale import annotator_blocks
@@ -353,10 +350,6 @@ class StoredVotes:
     def parts(self) -> Engine:
         """The shards, in this process."""
         return self.here.shards()
-
-    def starting_shares(self) -> RowsOf:
-        """Return a function that computes the vote shares of a shard's answers on demand."""
-        return RowsOf(shares_of, (normalise_rows(self.answers.total(summed_shares)),))
 
     def load(
         self, number: int, size: int | None = None, gold: IntArray | None = None
