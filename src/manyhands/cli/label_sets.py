@@ -313,7 +313,7 @@ def review_sets(
     is_told = any(share is not None for share in columns["probability_wrong"])
     say(
         f"{order}; expected_errors: how many options of the set are expected to be wrong; "
-        "least_sure: the option that is most probably wrong"
+        "least_sure: the option most likely to be wrong"
         + ("" if is_told else " by the method itself, as nothing shows how many labels are right")
     )
     if out is not None:
@@ -434,7 +434,7 @@ def print_sets(result: dict[str, Any], out: Path | None, to: str) -> None:
     if out is not None and to == TABLE:
         say(
             f"in {out.name if out.suffix else 'labels.csv'}, 'least_sure' is the option that is "
-            "most probably wrong, 'probability' how sure it is, and 'expected_errors' how many "
+            "most likely to be wrong, 'probability' how sure it is, and 'expected_errors' how many "
             "options of the set are expected to be wrong; p(...) are the method's own "
             "probabilities that an option applies"
         )

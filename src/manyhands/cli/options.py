@@ -23,7 +23,7 @@ Seed = Annotated[
         metavar="N",
         min=0,
         max=2**32 - 1,
-        help=("Seed of all random choices, such as the first weights of a network."),
+        help=("Seed for all random choices, such as the initial weights of a network."),
     ),
 ]
 
@@ -71,7 +71,7 @@ Excel = Annotated[
         callback=_write_for_excel,
         help=(
             "Write CSV files that Excel opens correctly with a double-click. A file whose name "
-            "ends in .xlsx needs no such option."
+            "ends in .xlsx does not need this option."
         ),
         rich_help_panel=FORM,
     ),
@@ -94,8 +94,8 @@ Gold = Annotated[
         parser=some_path,
         metavar="FILE",
         help="True labels, to measure how many labels are right: a table with the columns "
-        "task,label[,split], or an export that holds gold labels. They change no label, but the "
-        "reported probabilities are adjusted to them.",
+        "task,label[,split], or an export that holds gold labels. They do not change any label, "
+        "but the reported probabilities are calibrated on them.",
     ),
 ]
 
@@ -133,8 +133,8 @@ ModelFolder = Annotated[
 ]
 
 FEATURES = (
-    "Features: a table with a row per item, a column 'task' with its id (another name will do if "
-    "the column holds the ids of all annotated items), and numbers in all other columns; or an "
+    "Features: a table with one row per item, its id in a column 'task' (any other name will do "
+    "if the column holds the ids of all annotated items) and numbers in all other columns; or an "
     "array (.npz with X and task, or .npy without ids)."
 )
 
@@ -154,7 +154,7 @@ Texts = Annotated[
     typer.Option(
         metavar="TEXTS",
         help=(
-            "Texts instead of features: the column or field of the annotations that holds them, "
+            "Texts instead of features: the column or field of the annotations with the texts, "
             f"or a file ({TEXT_FILE})."
         ),
     ),
@@ -165,8 +165,8 @@ Images = Annotated[
     typer.Option(
         metavar="IMAGES",
         help=(
-            "Images instead of features: a folder of files that are named by the item's id, or "
-            "the column or field of the annotations that holds their paths."
+            "Images instead of features: a folder of files that are named after the items' ids, "
+            "or the column or field of the annotations with the paths of the images."
         ),
     ),
 ]

@@ -50,7 +50,7 @@ class Reading:
     """How annotations are read."""
 
     panel: ClassVar[str] = "How the annotations are read"
-    rare_panel: ClassVar[str] = "How the annotations are read, where this is rarely needed"
+    rare_panel: ClassVar[str] = "Reading annotations: options that are rarely needed"
     rare: ClassVar[tuple[str, ...]] = (
         *("map", "lowercase", "map_annotators", "abstain", "skip", "format", "question"),
         *("nothing", "option", "encoding", "separator", "sheet", "annotator_from", "read"),
@@ -61,7 +61,7 @@ class Reading:
     task: Annotated[
         str,
         typer.Option(
-            help="Column with the item's id. If only several columns together identify an item, "
+            help="Column with the item's id. If it takes several columns to identify an item, "
             "name all of them, such as system,doc,seg.",
         ),
     ] = "task"
@@ -69,16 +69,16 @@ class Reading:
     label: Annotated[
         str,
         typer.Option(
-            help="Column with the label. With --multilabel ';', the table may have a column of 0 "
-            "and 1 for each possible label instead; name these columns, such as joy,fear,awe.",
+            help="Column with the label. With --multilabel ';', the table may have a column of 0s "
+            "and 1s for each possible label instead; name these columns, such as joy,fear,awe.",
         ),
     ] = "label"
     annotators: Annotated[
         OptionalText,
         typer.Option(
             metavar="COLUMNS",
-            help="Columns with the annotators' answers, such as a1,a2 or 'worker_*', if the "
-            "table has one row per item. By default they are recognised by their values.",
+            help="Columns with the annotators' answers, such as a1,a2 or 'worker_*', if the table "
+            "has one row per item. By default these columns are recognised from their values.",
         ),
     ] = None
     duplicates: Annotated[
@@ -109,8 +109,8 @@ class Reading:
         OptionalText,
         typer.Option(
             metavar="CLASSES",
-            help="All classes in order, the lowest first. Give names with commas between them, "
-            "or a text file with one class per line.",
+            help="All classes in order, the lowest first. Give the names separated by commas, or "
+            "a text file with one class per line.",
         ),
     ] = None
     map: Annotated[
@@ -157,8 +157,8 @@ class Reading:
         str,
         typer.Option(
             metavar="NAME",
-            help="Format of the annotations, such as long, wide or label-studio. auto "
-            "recognises the format by the content.",
+            help="Format of the annotations, such as long, wide or label-studio. auto recognises "
+            "the format from the content.",
         ),
     ] = "auto"
     question: Annotated[
@@ -172,9 +172,9 @@ class Reading:
             metavar="HOW",
             show_default=False,
             help="How to read answers with several labels. Give the character between the labels, "
-            "such as ';', to keep each answer as a set of labels. split reads whether one label "
-            "(--option) was ticked. join makes one class of each set. none takes each text "
-            "as one class.",
+            "such as ';', to keep each answer as a set of labels. split reads one label "
+            "(--option) as ticked or not ticked. join turns each set into one class. none takes "
+            "the whole answer, unsplit, as one class.",
         ),
     ] = Multilabel.error.value
     nothing: Annotated[
@@ -199,7 +199,7 @@ class Reading:
         typer.Option(
             metavar="NAME",
             help="Encoding of tables that are not UTF-8, such as cp1252. By default it is "
-            "recognised by the content.",
+            "recognised from the content.",
         ),
     ] = None
     separator: Annotated[
@@ -207,7 +207,7 @@ class Reading:
         typer.Option(
             metavar="CHARACTER",
             help="Character between the cells of a table, such as ';' or tab. By default it is "
-            "recognised by the content.",
+            "recognised from the content.",
         ),
     ] = None
     sheet: Annotated[
@@ -222,8 +222,8 @@ class Reading:
         typer.Option(
             "--annotator-from",
             metavar="SOURCE",
-            help="file, folder or sheet: each holds the work of one annotator, and its name is "
-            "the annotator's name. Tables then need no column of annotators.",
+            help="file, folder or sheet: each one holds the annotations of one annotator and is "
+            "named after that annotator. The tables then need no column of annotators.",
         ),
     ] = None
     read: Annotated[
@@ -316,10 +316,10 @@ class FamilyReading(Reading):
         typer.Option(
             metavar="FAMILIES",
             help=(
-                "Families: groups of annotators who share mistakes, such as models of one "
+                "Families: groups of annotators who share mistakes, such as models from one "
                 "provider. Name a column of the annotations, give a table with the columns "
-                "annotator,group, or list names, such as llm=gpt-4o,claude. none says that "
-                "there are no families."
+                "annotator,group, or list names, such as llm=gpt-4o,claude. none says that there "
+                "are no families."
             ),
         ),
     ] = None
@@ -328,10 +328,10 @@ class FamilyReading(Reading):
         typer.Option(
             metavar="PEOPLE",
             help=(
-                "Which annotators are people, if others are models. People belong to no "
-                "family. Give names with commas between them, or the value that people "
-                "have in the column of --groups. Or give a file with people's labels, "
-                "which is read together with the other annotations."
+                "Which annotators are people, if others are models. People belong to no family. "
+                "Give the names separated by commas, or the value that marks people in the column "
+                "of --groups. Or give a file with people's labels, which is read together with "
+                "the other annotations."
             ),
         ),
     ] = None

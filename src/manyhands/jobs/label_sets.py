@@ -354,7 +354,7 @@ def review_label_sets(
     -------
     columns : dict {column: list}
         ``task``, ``labels`` (to correct), ``was`` (the same), ``expected_errors``, ``least_sure``
-        (the option that is most probably wrong) and ``probability_wrong`` (of it; None where
+        (the option most likely to be wrong) and ``probability_wrong`` (of it; None where
         nothing tells), ``chosen`` ("queue" or "random"), ``reviewed`` (empty).
         `manyhands.io.read_gold_sets` takes rows as known where ``reviewed`` is filled in or
         ``labels`` is no longer what it was.

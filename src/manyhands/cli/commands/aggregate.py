@@ -41,8 +41,8 @@ Method = Annotated[
     typer.Option(
         metavar="NAME",
         help=(
-            "Method, such as dawid-skene (the default) or majority-vote. An unknown name "
-            "prints the list."
+            "Method, such as dawid-skene (the default) or majority-vote. Give an unknown name to "
+            "see the list."
         ),
     ),
 ]
@@ -69,8 +69,8 @@ Continue = Annotated[
         "--continue",
         parser=some_path,
         metavar="DIR",
-        help="Folder that an earlier 'aggregate --out' wrote. The new annotations are added "
-        "to those from which its labels were inferred, and the labels are updated.",
+        help="Folder written by an earlier 'aggregate --out'. The new annotations are added to "
+        "the earlier ones, and the labels are updated.",
     ),
 ]
 Out = Annotated[
@@ -78,9 +78,9 @@ Out = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE|DIR",
-        help="Where to write. A name without a suffix is a folder for report.html, labels.csv, "
-        "annotators.csv, summary.json and the model. A file (.csv, .tsv, .xlsx, .parquet, .json "
-        "or .jsonl) gets only the labels.",
+        help="Where to write the results. A name without a suffix is a folder for report.html, "
+        "labels.csv, annotators.csv, summary.json and the model. A file (.csv, .tsv, .xlsx, "
+        ".parquet, .json or .jsonl) gets only the labels.",
     ),
 ]
 Target = Annotated[
@@ -91,7 +91,7 @@ Target = Annotated[
         metavar="TOOL",
         help=(
             "Also write the labels in a file that this labelling tool can import, such as "
-            "label-studio or prodigy. An unknown name prints the list of tools."
+            "label-studio or prodigy. Give an unknown name to see the list of tools."
         ),
     ),
 ]
@@ -101,8 +101,8 @@ Checkpoint = Annotated[
         parser=some_path,
         metavar="DIR",
         rich_help_panel=LARGE,
-        help="Folder in which every iteration is saved. If the command is killed, run it "
-        "again: it resumes from there.",
+        help="Folder in which every iteration is saved. If the command is killed, run it again: "
+        "it resumes after the last saved iteration.",
     ),
 ]
 Dask = Annotated[
@@ -110,8 +110,9 @@ Dask = Annotated[
     typer.Option(
         metavar="ADDRESS",
         rich_help_panel=LARGE,
-        help="Address of a dask.distributed scheduler, such as tcp://10.0.0.1:8786. Its "
-        "workers count the annotations of a store.",
+        help="Address of a dask.distributed scheduler, such as tcp://10.0.0.1:8786. The input "
+        "must be a store made by 'manyhands ingest'; its annotations are then counted on the "
+        "workers.",
     ),
 ]
 ONE_METHOD = (
@@ -122,11 +123,11 @@ RuleOption = Annotated[
     Optional[Rule],  # noqa: UP045
     typer.Option(
         metavar="RULE",
-        help="How a label is chosen from the probabilities of the classes. argmax takes the "
-        "most probable class, and median the middle grade. balanced counts all classes "
-        "equally, however rare they are. By default, median is used for three or more "
-        "grades, else argmax. For sets of labels, f1 chooses the ticks of each option "
-        "that have the greatest expected F1.",
+        help="How a label is chosen from the probabilities of the classes. argmax takes the most "
+        "probable class, and median takes the median grade. balanced divides each probability by "
+        "the frequency of its class, so that rare classes are not at a disadvantage. By default, "
+        "median is used for three or more grades, else argmax. For sets of labels, f1 decides for "
+        "each option which items to tick, so as to maximise its expected F1.",
         show_default=False,
     ),
 ]

@@ -33,10 +33,9 @@ Target = Annotated[
         parser=some_target,
         metavar="table|TOOL",
         help=(
-            "Format to write. table: one row per annotation; the suffix of OUT decides "
-            "between .csv, .tsv, .xlsx, .parquet, .json and .jsonl. Other names are "
-            "formats of labelling tools, such as label-studio or prodigy. An unknown name "
-            "prints the list of formats."
+            "Format to write. table: one row per annotation; the suffix of OUT selects .csv, "
+            ".tsv, .xlsx, .parquet, .json or .jsonl. Other names are formats of labelling tools, "
+            "such as label-studio or prodigy. Give an unknown name to see the list of formats."
         ),
     ),
 ]
@@ -79,7 +78,7 @@ def ingest(
 ) -> None:
     """Store annotations that do not fit in memory; other commands read the store like a table.
 
-    CSV and Parquet files may have any size, and so may exports that consist of one JSON or
+    CSV and Parquet files may be of any size, and so may exports that consist of one JSON or
     JSON Lines file. If the command is interrupted, run it again to resume.
 
     Example: manyhands ingest part-*.parquet --out store

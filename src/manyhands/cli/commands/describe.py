@@ -66,7 +66,7 @@ def describe(
     reading: Reading,
     json: Json = False,
 ) -> None:
-    """Say what is in a file: counts, classes, agreement, and what looks wrong.
+    """Describe what is in a file: counts, classes, agreement, and what looks wrong.
 
     Example: manyhands describe annotations.csv --worker annotator
     """

@@ -37,7 +37,7 @@ By = Annotated[
     Shown, typer.Option(metavar="NAME", help="Name of the reviewer. Default: your user name.")
 ]
 Port = Annotated[
-    int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes a free one.")
+    int, typer.Option(min=0, max=65535, help="Port on this machine; 0 picks a free one.")
 ]
 Open = Annotated[bool, typer.Option("--open", help="Also open the page in the browser.")]
 Out = Annotated[
@@ -81,11 +81,11 @@ def explore(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Review and correct labels in a browser, on a page that stays on this machine.
+    """Review and correct labels in a browser, on a page that is served only on this machine.
 
-    Each decision is saved in DIR/corrections.jsonl at once. Give this file to fit, aggregate,
-    review or next as --known, to use the corrected labels. Labels that were known when the folder
-    was made stay known; --known adds others.
+    Each decision is saved in DIR/corrections.jsonl at once. To use the corrected labels, pass this
+    file with --known to 'fit', 'aggregate', 'review' or 'next'. Labels that were known when the
+    folder was made stay known; --known adds others.
 
     Example: manyhands explore labels --annotations A.csv --texts texts.csv
     Example: manyhands explore labels --annotations A.csv --out reviewed.json --to label-studio

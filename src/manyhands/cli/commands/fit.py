@@ -64,8 +64,8 @@ Method = Annotated[
     typer.Option(
         metavar="NAME",
         help=(
-            "Method, such as crowd-stacking (the default) or conal. An unknown name prints the "
-            "list. auto compares a few, as the command select does."
+            "Method, such as crowd-stacking (the default) or conal. Give an unknown name to see "
+            "the list. auto compares a few methods, as the command 'select' does."
         ),
     ),
 ]
@@ -74,7 +74,7 @@ Protocol = Annotated[
     typer.Option(
         metavar="NAME",
         help="Train with the settings of a paper: conal_labelme, conal_music, dasc_labelme, "
-        "dasc_music or dasc_cifar10h. Values of --set take precedence.",
+        "dasc_music or dasc_cifar10h. Values given with --set take precedence.",
     ),
 ]
 Seeds = Annotated[
@@ -100,8 +100,8 @@ Folds = Annotated[
         metavar="N",
         min=0,
         help="Estimate how often the classifier is right on new items, by cross-validation with "
-        "this many folds. It needs no gold labels. 0 skips the estimate. Default: 3 "
-        "if training takes up to a minute, else 0.",
+        "this many folds. This estimate needs no gold labels. 0 skips it. Default: 3 if training "
+        "takes up to a minute, else 0.",
     ),
 ]
 Restart = Annotated[
@@ -117,8 +117,8 @@ Continue = Annotated[
         "--continue",
         parser=some_path,
         metavar="MODEL",
-        help="Go on training the model in this folder. Give all features and annotations, "
-        "old and new.",
+        help="Continue training the model in this folder. Give all features and annotations, old "
+        "and new.",
     ),
 ]
 

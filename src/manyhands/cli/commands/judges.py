@@ -47,7 +47,7 @@ Cluster = Annotated[
     typer.Option(
         metavar="COLUMN",
         help="Column that says which items belong together, such as the sentences of one "
-        "document. Without it, the items count as independent of each other.",
+        "document. Without it, the items are treated as independent of each other.",
     ),
 ]
 By = Annotated[
@@ -55,18 +55,18 @@ By = Annotated[
     typer.Option(
         metavar="COLUMN",
         help=(
-            "Column that describes the items, such as the author of a text. The labels "
-            "that a judge (a model) gives too often or too rarely are then also listed for "
-            "each value of this column."
+            "Column that describes the items, such as the author of a text. For each value of "
+            "this column, the labels that a judge (a model) gives too often or too rarely are "
+            "then listed, too."
         ),
     ),
 ]
 Margin = Annotated[
     float,
     typer.Option(
-        help="How far a judge's agreement with people may be below a person's agreement with "
-        "other people. With 0.2, a judge can stand in for a person if even the lower end "
-        "of the interval of its agreement with people is above 80 % of a person's agreement."
+        help="By what fraction a judge's agreement with people may be lower than a person's "
+        "agreement with other people. With 0.2, a judge must reach 80 % of a person's agreement, "
+        "and the lower end of its 95 % interval must reach this, too."
     ),
 ]
 IsRandom = Annotated[
@@ -74,8 +74,8 @@ IsRandom = Annotated[
     typer.Option(
         "--random",
         help=(
-            "State that the items that people labelled were drawn at random. Estimates for all "
-            "items are valid only then."
+            "Declare that people labelled a random sample of the items. Estimates for all items "
+            "are valid only then."
         ),
     ),
 ]

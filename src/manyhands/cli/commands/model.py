@@ -75,8 +75,8 @@ def predict(
         typer.Option(
             parser=some_path,
             metavar="FILE",
-            help="Table or export that holds the column or field given with --texts or "
-            "--images. May be repeated; several files are read as one.",
+            help="Table or export with the column or field that --texts or --images names. May be "
+            "repeated; several files are read as one.",
         ),
     ] = None,
     gold: NewGold = None,
@@ -188,7 +188,7 @@ def report(
             parser=some_path,
             metavar="DIR",
             help="Show small images of the items that the report names, from a folder of files "
-            "that are named by id.",
+            "that are named after the items' ids.",
         ),
     ] = None,
     reading: Reading,

@@ -97,7 +97,7 @@ def _file(text: str, panel: str | None = None) -> Any:
     return typer.Option(parser=some_path, metavar="FILE", help=text, rich_help_panel=panel)
 
 
-WHOM = "Whom to ask about what"
+WHOM = "Which annotator to ask about which item"
 """Heading of options that a first plan does without."""
 
 ByCriterion = Annotated[
@@ -126,8 +126,8 @@ WarmUp = Annotated[
         metavar="N",
         rich_help_panel=WHOM,
         min=0.0,
-        help="As long as items have fewer annotations than this on average, annotators are drawn "
-        "at random. After that, they are chosen. Default: 1.5, or 0 if a classifier helps.",
+        help="Draw annotators at random until items have this many annotations on average, and "
+        "choose them after that. Default: 1.5, or 0 if a classifier helps.",
     ),
 ]
 Explore = Annotated[
@@ -152,8 +152,9 @@ PlannedWith = Annotated[
         "--model",
         parser=some_path,
         metavar="DIR",
-        help="Plan from the labels in this folder, which fit or aggregate wrote, as its report "
-        "does. Default: labels of Dawid and Skene's method.",
+        help="Base the plan on the labels in this folder, as its report does. The folder must be "
+        "one that 'manyhands fit' or 'manyhands aggregate' wrote. Default: labels inferred with "
+        "Dawid and Skene's method.",
     ),
 ]
 ReviewedOf = Annotated[
@@ -162,8 +163,8 @@ ReviewedOf = Annotated[
         "--model",
         parser=some_path,
         metavar="DIR",
-        help="List the labels in this folder, as the report in the folder does. The folder is one "
-        "that 'manyhands fit' or 'manyhands aggregate' wrote. Default: labels of Dawid and "
+        help="Use the labels in this folder, as its report does. The folder must be one that "
+        "'manyhands fit' or 'manyhands aggregate' wrote. Default: labels inferred with Dawid and "
         "Skene's method.",
     ),
 ]
@@ -189,16 +190,16 @@ Pairs = Annotated[
 PilotGold = Annotated[
     OptionalPath,
     _file(
-        "Gold labels: a table with the columns task,label. The command then replays the "
-        "recorded annotations as if they were bought step by step, and compares the labels "
-        "of each step with gold."
+        "Gold labels: a table with the columns task,label. The command then replays the recorded "
+        "annotations as if they were bought step by step, and compares the labels of each step "
+        "with the gold labels."
     ),
 ]
 Truth = Annotated[
     OptionalPath,
     _file(
-        "True labels that only measure how often annotators are right: a table with the columns "
-        "task,label."
+        "True labels, used only to measure how often annotators are right: a table with the "
+        "columns task,label."
     ),
 ]
 Audit = Annotated[
@@ -243,7 +244,8 @@ To = Annotated[
         "--to",
         parser=some_target,
         metavar="table|TOOL",
-        help="Format of --out: a table, or tasks of label-studio with the annotator to ask.",
+        help="Format of --out: table, or label-studio for Label Studio tasks that name the "
+        "annotator to ask.",
     ),
 ]
 MinGain = Annotated[
@@ -278,7 +280,7 @@ Folder = Annotated[
     typer.Option(
         parser=some_path,
         metavar="DIR",
-        help="Folder in which finished steps are saved, so that an interrupted command can go on.",
+        help="Folder in which finished steps are saved, so that an interrupted command can resume.",
     ),
 ]
 
@@ -446,7 +448,7 @@ def next_(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Say which annotations to buy next, from whom, and whether they are worth it.
+    """Choose the annotations to buy next and whom to ask, and say whether they are worth it.
 
     Example: manyhands next annotations.csv -n 200 --out batch.csv
     Example: manyhands next project-1.json --pairs open.csv --out batch.json --to label-studio
@@ -791,7 +793,7 @@ def review(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """List the labels or annotations that are most probably wrong, or a random sample of labels.
+    """List the labels or annotations most likely to be wrong, or a random sample of labels.
 
     Example: manyhands review annotations.csv --features X.npy -n 50 --out review.csv
     Example: manyhands review annotations.csv --random 100 --out sample.csv
@@ -928,7 +930,7 @@ def annotators(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Say which annotators need a closer look and why, or collect examples to show to one of them.
+    """Show which annotators need a closer look and why, or collect examples to show to one.
 
     Example: manyhands annotators annotations.csv --out annotators.csv
     Example: manyhands annotators annotations.csv --teach alice
@@ -1066,7 +1068,7 @@ def budget(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Estimate how many labels would be corrected by more annotations; --gold measures it.
+    """Estimate how many labels more annotations would correct; with --gold, measure it.
 
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps

@@ -21,9 +21,9 @@ Tables = Annotated[
     typer.Argument(
         parser=some_path,
         metavar="COMPARISONS...",
-        help="Comparisons, one per row: CSV, Excel, JSON, JSON Lines or Parquet. Several "
-        "files are read as one; without a column of annotators, each file is the work "
-        "of one annotator.",
+        help="Comparisons, one per row: CSV, Excel, JSON, JSON Lines or Parquet. Several files "
+        "are read as one; without a column of annotators, each file holds the comparisons of one "
+        "annotator.",
     ),
 ]
 Out = Annotated[
@@ -33,19 +33,19 @@ Out = Annotated[
         parser=some_path,
         metavar="DIR|FILE",
         help="Folder for ranking.csv, annotators.csv, better.csv, next.csv, report.html and the "
-        "model. A file name, such as ranking.csv, gets only the ranking.",
+        "model. If you give a file name, such as ranking.csv, only the ranking is written to it.",
     ),
 ]
-Left = Annotated[str, typer.Option(metavar="COLUMN", help="Column of the item on the left.")]
-Right = Annotated[str, typer.Option(metavar="COLUMN", help="Column of the item on the right.")]
+Left = Annotated[str, typer.Option(metavar="COLUMN", help="Column with the item on the left.")]
+Right = Annotated[str, typer.Option(metavar="COLUMN", help="Column with the item on the right.")]
 Winner = Annotated[
     str,
     typer.Option(
         metavar="COLUMN",
         help=(
-            "Column with the winner. Its values may have one of five forms: the id of the "
-            "item that won; left, right or tie; model_a, model_b, tie or bothbad; A, B or C (C is "
-            "a tie); or a verdict such as A>B or [[A]]. Three columns of 0 and 1, named "
+            "Column with the winner. Its values may have one of five forms: the id of the item "
+            "that won; left, right or tie; model_a, model_b, tie or bothbad; A, B or C (C is a "
+            "tie); or a verdict such as A>B or [[A]]. Three columns of 0s and 1s, named "
             "winner_model_a, winner_model_b and winner_tie, are also understood."
         ),
     ),
@@ -83,7 +83,7 @@ Models = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="NAME,NAME",
-        help="Annotators that are language models. Default: recognised by their names.",
+        help="Annotators that are language models. Default: recognised from their names.",
     ),
 ]
 Next = Annotated[
@@ -101,7 +101,7 @@ Each = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="How often --next may list the same pair. With 1, all pairs differ. Default: a "
+        help="How often --next may list the same pair. With 1, no pair is repeated. Default: a "
         "fifth of N.",
     ),
 ]
@@ -131,7 +131,7 @@ def rank(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Rank items from pairwise comparisons, with intervals, and describe the annotators.
+    """Rank items from pairwise comparisons, give intervals, and describe the annotators.
 
     The columns of Arena logs and of crowd-kit are recognised. Annotators may err, prefer a side, or
     call ties more easily than others; the ranking allows for that.

@@ -63,16 +63,16 @@ By = Annotated[
     SelectionCriterion,
     typer.Option(
         help="How methods are compared. agreement: by how often predictions agree with the "
-        "annotations. balanced: the same, but every class counts equally. information: by "
-        "how much information predictions hold about the annotations. Mistakes that most "
-        "annotators share do not mislead this criterion."
+        "annotations. balanced: the same, but every class counts equally. information: by how "
+        "much information predictions carry about the annotations. Mistakes that most annotators "
+        "share do not mislead this criterion."
     ),
 ]
 Average = Annotated[
     int,
     typer.Option(
         min=1,
-        help=("Keep the average of this many of the best methods, instead of the best alone."),
+        help=("Keep the average of this many of the best methods, instead of only the best."),
     ),
 ]
 Refit = Annotated[
