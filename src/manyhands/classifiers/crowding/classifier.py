@@ -74,9 +74,8 @@ class CrowdInGProtocol(StartProtocol):
     generator : {"network", "crowd_layer"}, default="network"
         The network that generates annotations: that of Eq. 1, or the Crowd Layer of the pretrainer.
         The latter is the paper's baseline DL-CL+GAN; with ``information_weight=0``,
-        ``selection="random"``,
-        ``two_steps=False``, ``generative_steps=1``, ``mu="mean"`` and ``lca=False``, its updates
-        are REINFORCE.
+        ``selection="random"``, ``two_steps=False``, ``generative_steps=1``, ``mu="mean"`` and
+        ``lca=False``, its updates are those of REINFORCE.
     generator_inputs : {"both", "annotator", "instance"}, default="both"
         Inputs of the generator besides the classifier's output: both, only the annotator (the
         paper's CrowdInG-U), or only the instance (CrowdInG-I).
@@ -84,18 +83,18 @@ class CrowdInGProtocol(StartProtocol):
         :math:`\lambda` of Eq. 4; 0 leaves the auxiliary network out (CrowdG).
     selection : {"entropy", "random"}, default="entropy"
         Selection of the generated annotations for the discriminator: drawn with probability
-        proportional to 1/H, or uniformly (CrowdInG-R). Each annotator gets as many as it has
-        annotations.
+        proportional to 1/H, H being the entropy of the generator's distribution, or uniformly
+        (CrowdInG-R). Each annotator gets as many as they have real annotations.
     contrast : {"open", "observed"}, default="open"
         Cells of the generated annotations that the discriminator is trained on. "open" takes cells
-        that were not annotated, by ``selection`` (the paper's choice). "observed" takes the
+        that were not annotated, chosen by ``selection`` (the paper's choice). "observed" takes the
         annotated cells themselves, so that only the label differs (our choice, and the one for
         batches without an open cell).
     two_steps : bool, default=True
         Whether the generator is trained on the instances for which the classifier has a low
         entropy, then the classifier on the others. Otherwise both are trained on all instances.
     entropy_threshold : float, default=0.5
-        t, in nats: the largest entropy that is low in ``two_steps``.
+        t, in nats: the largest entropy that counts as low in ``two_steps``.
     adversarial_cost : {"non_saturating", "saturating"}, default="non_saturating"
         -log D (released code) or log(1 - D) (paper).
     mu : "search", "mean" or float, default="search"
@@ -107,7 +106,7 @@ class CrowdInGProtocol(StartProtocol):
         Whether annotations are drawn from the generator as it was at the start of the batch
         (released code) or of the epoch (paper).
     lca : {"auto", True, False}, default="auto"
-        Whether the discriminator uses label correlation aggregation. With "auto" it does if
+        Whether the discriminator uses label correlation aggregation. With "auto", it does so if
         disagreements concentrate on some pairs of labels.
     lca_form : {"symmetric", "row"}, default="symmetric"
         Symmetric normalisation of the adjacency and a learnt matrix (paper), or row-wise
@@ -115,22 +114,23 @@ class CrowdInGProtocol(StartProtocol):
     sparsity_weight : float, default=0.1
         Weight of the penalty on the discriminator's outputs.
     sparsity_form : {"l1", "l2"}, default="l1"
-        That penalty: the mean of the outputs (released code) or of their squares (paper).
+        Form of the penalty: the mean of the outputs (released code) or of their squares (paper).
     generator_epochs, discriminator_epochs, adversarial_epochs : int or None, default=None
-        Epochs of the generator's pre-training, of the discriminator's, and of the adversarial
-        phase. None is 30, 10 and 20, but at most ``max_epochs``.
+        Epochs of the generator's pre-training, of the discriminator's pre-training, and of the
+        adversarial phase. None means 30, 10 and 20, but at most ``max_epochs``.
     discriminator_steps, generative_steps : int, default=5
-        Updates per batch: of the discriminator, and of generator and classifier each.
+        Updates per batch: one number for the discriminator, one for the generator and the
+        classifier.
     pretraining_lr : float, default=1e-3
         Learning rate of the generator's pre-training.
     generator_lr, discriminator_lr, classifier_lr : float
-        Learning rates of the adversarial phase; that of the discriminator also holds for its
+        Learning rates of the adversarial phase; the discriminator's is also used in its
         pre-training.
     discriminator_decay : float, default=1e-2
         L2 penalty of the discriminator and the auxiliary network.
     annotators_per_instance : int or None, default=None
-        Number of annotators, drawn at random for every instance of a batch, for whom annotations
-        are generated. None takes all with annotations, as in the paper.
+        Number of annotators for whom annotations are generated, drawn at random for every instance
+        of a batch. None takes all annotators with annotations, as in the paper.
     chunk_size : int, default=8192
         Number of cells that the networks compute at once, which bounds their memory. It has no
         effect on the training, but changes the draws of a seed in `sample_annotations`.
@@ -200,14 +200,14 @@ class CrowdInGProtocol(StartProtocol):
 class CrowdInGClassifier(BaseCrowdClassifier):
     r"""Learn from observed annotations and from those of a generator (CrowdInG) [1]_.
 
-    A generator predicts the annotation of instance n by annotator r, given both, the classifier's
-    output and noise (Eq. 1). A discriminator distinguishes real from generated annotations (Eq. 2).
-    An auxiliary network predicts the classifier's output from an annotation (Eq. 3). A generated
-    annotation has a low cost if the discriminator classifies it as real and the auxiliary network
-    predicts correctly. Training starts from a classifier of another method (Crowd Layer, as
-    published). Generator and discriminator are then trained on the observed annotations alone, and
-    finally all four networks adversarially. After training, the classifier predicts classes, and
-    the generator predicts annotations.
+    A generator predicts how an annotator annotates an instance, given both of them, the
+    classifier's output and noise (Eq. 1). A discriminator distinguishes real from generated
+    annotations (Eq. 2). An auxiliary network predicts the classifier's output from an annotation
+    (Eq. 3). A generated annotation has a low cost if the discriminator takes it for real and the
+    auxiliary network predicts correctly. Training starts from a classifier of another method (Crowd
+    Layer, as published). Generator and discriminator are then trained on the observed annotations
+    alone, and finally all four networks adversarially. After training, the classifier predicts
+    classes, and the generator predicts annotations.
 
     Parameters
     ----------
@@ -216,22 +216,23 @@ class CrowdInGClassifier(BaseCrowdClassifier):
         "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `manyhands.fitting.BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are those of the
-        pretrainer; ``max_epochs`` is that of the pretrainer, and the most epochs of every later
-        phase without a number of its own. With ``validation`` as a fraction, the state before the
-        adversarial phase may be kept, too. With ``monitor="likelihood"`` in the protocol, the
-        adversarial epoch is kept in which the classifier gives the held-out annotations the highest
-        likelihood (by confusion matrices counted from the others), or the state before that phase
-        if no epoch is better than the pretrainer.
+        See `manyhands.fitting.BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are used by the
+        pretrainer. ``max_epochs`` is the pretrainer's number of epochs, and the upper bound for
+        every later phase that has no number of its own. If ``validation`` is a fraction, the state
+        before the adversarial phase may be kept, too. With ``monitor="likelihood"`` in the
+        protocol, the best adversarial epoch is kept, or the state before that phase if no epoch is
+        better than the pretrainer. The best epoch is the one whose classifier gives the held-out
+        annotations the highest likelihood, with confusion matrices counted from the other
+        annotations.
     pretrainer : crowd classifier or None, default=None
         The classifier from whose weights the training starts. It is cloned, and trained on the same
         annotations. It must have the ``backbone`` and ``scaling`` of this estimator. It gets this
-        estimator's ``device``, ``verbose`` and ``checkpoint``, and its ``class_balance`` if it has
-        none. None is `CrowdLayerClassifier` with the parameters of this estimator except
-        ``callbacks``.
+        estimator's ``device``, ``verbose`` and ``checkpoint``, and also its ``class_balance``
+        unless it has one. None means a `CrowdLayerClassifier` with this estimator's parameters
+        except ``callbacks``.
     annotator_features : array of shape (n_annotators, n_features) or None
-        Features of the annotators for generator, discriminator and auxiliary network. None is
-        one-hot.
+        Features of the annotators for generator, discriminator and auxiliary network. None means
+        one-hot vectors.
     protocol : CrowdInGProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.
 
@@ -241,9 +242,9 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         The fitted pretrainer. Not part of a saved model.
     generated_annotations_ : AnnotationTable
         Annotations of open cells, drawn and selected as for the discriminator, marked
-        ``source="generated"``. Each annotator has about as many as it gave (fewer in small batches,
-        and with ``annotators_per_instance``, which leaves fewer open cells). Add them to the
-        observed ones by ``table.with_added``. Not part of a saved model.
+        ``source="generated"``. Each annotator has about as many of them as real ones (fewer in
+        small batches, and with ``annotators_per_instance``, which leaves fewer open cells).
+        ``table.with_added`` adds them to the observed annotations. Not part of a saved model.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         [annotator, true, given]: mean of the generator's output for (at most 1,024) annotated
         instances, each weighted by the classifier's probability of the true class.
@@ -251,12 +252,10 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         Concentration of the disagreements on some pairs of labels, in nats; ``lca="auto"`` needs
         more than 0.1. Not part of a saved model.
 
-    Notes
-    -----
-    Annotations (``predict_annotation_proba``, `score`) are predicted by the generator, with its
-    noise at the mean. `partial_fit` continues the pretrainer, and then the four networks, each for
-    a share of its phase's epochs; a loaded model trains a new pretrainer, because the pretrainer is
-    not saved. ``history_`` has the stages "start", "generator", "discriminator" and
+    Notes ----- Annotations (``predict_annotation_proba``, `score`) are predicted by the generator,
+    with its noise at the mean. `partial_fit` continues the pretrainer, and then the four networks,
+    each for a fraction of its phase's epochs; a loaded model trains a new pretrainer, because the
+    pretrainer is not saved. ``history_`` has the stages "start", "generator", "discriminator" and
     "adversarial". ``docs/methods/crowding.md`` lists their columns and the differences from the
     paper.
 
