@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from textwrap import wrap
 from typing import NamedTuple
 
 from manyhands.report.charts import nice_ticks
@@ -21,7 +22,8 @@ STYLE = (
     ".bars .d0 { fill: var(--bar); }.bars .d1 { fill: var(--second); }"
     ".bars .d2 { fill: var(--third); }</style>"
 )
-WIDTH, NAMES, STEP, TOP, FIGURES = 760, 300, 26, 34, 90
+WIDTH, STEP, TOP, FIGURES = 560, 26, 34, 90
+"""Width of a picture, whose words can still be read on a phone; and sizes within it."""
 
 
 class Bar(NamedTuple):
@@ -41,18 +43,22 @@ def bars(title: str, rows: Sequence[Bar]) -> str:
     str
         SVG, which follows the reader's choice of light or dark.
     """
-    height = TOP + STEP * len(rows) + 8
+    parts, top = _title(title)
+    height = top + STEP * len(rows) + 8
     longest = max(row.value for row in rows)
-    parts = [f'<text class="ours" x="8" y="20">{escape(title)}</text>']
+    names = _room_for(rows)
+    beside_others = any(row.ours for row in rows)
     for i, row in enumerate(rows):
-        y = TOP + STEP * i
-        length = max((WIDTH - NAMES - FIGURES) * row.value / longest, 1.0)
+        y = top + STEP * i
+        length = max((WIDTH - names - FIGURES) * row.value / longest, 1.0)
         kind = "ours" if row.ours else "other"
+        colour = kind if beside_others else "ours"
         parts += [
-            f'<text class="{kind}" x="{NAMES - 10}" y="{y + 17}" text-anchor="end">'
+            f'<text class="{kind}" x="{names - 10:.1f}" y="{y + 17}" text-anchor="end">'
             f"{escape(row.name)}</text>",
-            f'<rect class="{kind}" x="{NAMES}" y="{y + 4}" width="{length:.1f}" height="18"/>',
-            f'<text x="{NAMES + length + 8:.1f}" y="{y + 17}">{escape(row.figure)}</text>',
+            f'<rect class="{colour}" x="{names:.1f}" y="{y + 4}" width="{length:.1f}" '
+            'height="18"/>',
+            f'<text x="{names + length + 8:.1f}" y="{y + 17}">{escape(row.figure)}</text>',
         ]
     label = f"{title}: " + ", ".join(f"{row.name} {row.figure}" for row in rows)
     return _whole(parts, height, label)
@@ -90,20 +96,23 @@ def dots(
     """
     kinds = list(dict.fromkeys(kind for row in rows for kind in row.figures))
     ends = [value for row in rows for value in (*row.figures.values(), *(row.interval or ()))]
-    ticks = nice_ticks(min(ends), max(ends), 8)
+    ends += [] if target is None else [target]
+    names = _room_for(rows)
+    ticks = nice_ticks(min(ends), max(ends), max(3, int((WIDTH - names - 60) / 45)))
     first, last = ticks[0], ticks[-1]
-    names = max(120.0, 24 + 7.7 * max(len(row.name) for row in rows))
-    top = TOP + (26 if len(kinds) > 1 else 0) + 18
+    parts, top = _title(title)
+    legend = _legend(kinds if len(kinds) > 1 else (), top)
+    top = (legend[-1][2] + 19 if legend else top) + 18
     height = top + DOTS * len(rows) + 10
 
     def at(value: float) -> float:
         return names + (value - first) / (last - first) * (WIDTH - names - 60)
 
-    parts = [f'<text class="ours" x="8" y="20">{escape(title)}</text>']
-    left = 16.0
-    for k, kind in enumerate(kinds if len(kinds) > 1 else ()):
-        parts += [_mark(k, left, 41), f'<text x="{left + 12:.1f}" y="46">{escape(kind)}</text>']
-        left += 48 + 7.6 * len(kind)
+    for k, (kind, left, y) in enumerate(legend):
+        parts += [
+            _mark(k, left, y),
+            f'<text x="{left + 12:.1f}" y="{y + 5:g}">{escape(kind)}</text>',
+        ]
     for tick in ticks:
         x = f"{at(tick):.1f}"
         parts += [
@@ -133,6 +142,33 @@ def dots(
 
 DOTS = 22
 """Height of a row of dots."""
+
+
+def _title(title: str) -> tuple[list[str], int]:
+    """Return the lines of a title, and where they end."""
+    lines = wrap(title, 62)
+    return [
+        f'<text class="ours" x="8" y="{20 + 20 * k}">{escape(line)}</text>'
+        for k, line in enumerate(lines)
+    ], TOP + 20 * (len(lines) - 1)
+
+
+def _room_for(rows: Sequence[Bar] | Sequence[Row]) -> float:
+    """Return the width of the column of names; ours are bold."""
+    return max(120.0, *(24 + (8.6 if row.ours else 7.7) * len(row.name) for row in rows))
+
+
+def _legend(kinds: Iterable[str], top: float) -> list[tuple[str, float, float]]:
+    """Place the kinds of figures below the title, on as many lines as they need."""
+    found = []
+    left, y = 16.0, top + 7
+    for kind in kinds:
+        width = 48 + 7.6 * len(kind)
+        if left > 16 and left + width > WIDTH + 20:
+            left, y = 16.0, y + 22
+        found.append((kind, left, y))
+        left += width
+    return found
 
 
 def _mark(kind: int, x: float, y: float) -> str:
