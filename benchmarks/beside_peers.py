@@ -32,8 +32,10 @@ from scipy.stats import kendalltau
 
 import manyhands
 from benchmarks import peers
+from benchmarks.bars import Bar, bars
 from benchmarks.costs import crowd_of, fit_rows
 from benchmarks.inference_speed import as_frame, as_table, make_crowd, resident
+from evidence.pages.quoted import numbers_in, read_rows
 from evidence.study import (
     ROOT,
     THREADS,
@@ -501,7 +503,27 @@ PARTS = {
     "one": Part(fitted, cells=never),
     "fit": Part(fit_rows, cells=never),
 }
-STUDY = of_parts(__file__, PARTS, page, alone=7200.0, data=lambda _: [])
+
+
+def drawing(page: str) -> str:
+    """Draw the seconds from a data frame to labels, of both libraries."""
+    rows = []
+    for row in read_rows(page, "From a data frame"):
+        for name, column in (("manyhands", "ours, CPU s"), ("crowd-kit", "crowd-kit's, CPU s")):
+            seconds = numbers_in(row[column])[0]
+            label = f"{name}, {row['classes']} classes, {row['ids']}"
+            rows.append(Bar(label, seconds, f"{seconds:g} s", name == "manyhands"))
+    return bars("CPU seconds from a million annotations to labels", rows)
+
+
+STUDY = of_parts(
+    __file__,
+    PARTS,
+    page,
+    alone=7200.0,
+    data=lambda _: [],
+    page_drawings=lambda page: {"beside_peers-seconds.svg": drawing(page)},
+)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,9 @@ from typing import Any
 import numpy as np
 
 import manyhands as mh
+from benchmarks.bars import Row, dots
 from evidence.data import make_low_quality_cifar10h
+from evidence.pages.quoted import numbers_in, read_rows
 from evidence.study import Part, grid, of_parts
 from evidence.tables import Record, groups, listing, mean, spread, table, where, with_error
 from manyhands.datasets import load_colposcopy, load_hotel, load_labelme, load_music, load_reports
@@ -414,6 +416,24 @@ def iced_page(records: list[Record]) -> dict[str, Any]:
     return {"iced": table(["rule", *ROUNDS_SETS, "mean"], rows)}
 
 
+def drawing(page: str) -> str:
+    """Draw the change of the likelihood by the learning rate of CrowdInG's classifier."""
+    settings = {
+        "defaults": "5e-6",
+        "`classifier_lr=1e-05`": "1e-5",
+        "`classifier_lr=0.0001`": "1e-4",
+    }
+    rows = []
+    for name in ("LabelMe", "Music", "CIFAR-10H"):
+        found = {row["setting"]: row["nll, last epoch"] for row in read_rows(page, f"{name}")}
+        for setting, rate in settings.items():
+            value, sd = numbers_in(found[setting.strip("`")])
+            start = setting == "defaults"
+            label = f"{name}, rate {rate}" + " (default)" * start
+            rows.append(Row(label, {"change": value}, (value - sd, value + sd), start))
+    return dots("Change of the held-out loss, 1/1000 nat; below 0 is better", rows, target=0)
+
+
 STUDY = of_parts(
     __file__,
     {
@@ -430,6 +450,7 @@ STUDY = of_parts(
         ),
         "iced": Part(iced, iced_page, lambda: grid(seed=ROUNDS_SEEDS, set=ROUNDS_SETS, rule=RULES)),
     },
+    page_drawings=lambda page: {"constants-likelihood.svg": drawing(page)},
 )
 
 

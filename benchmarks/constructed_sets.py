@@ -14,7 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.bars import Row, dots
 from evidence import data as made
+from evidence.pages.quoted import numbers_in, read_rows
 from evidence.scores import codes_of
 from evidence.study import of_tables
 from evidence.tables import spread
@@ -105,7 +107,7 @@ def long_tailed() -> Iterator[str]:
     yield from head("crowd", *DASC_COLUMNS)
     yield line("paper", "real", *printed(CIFAR10H))
     found = dasc_figures(lambda seed: made.make_long_tailed_cifar10h(random_state=seed))
-    yield line("`make_long_tailed_cifar10h()`", "real", *found)
+    yield line("ours", "real", *found)
 
 
 def imbalanced() -> Iterator[str]:
@@ -162,7 +164,7 @@ def crowding() -> Iterator[str]:
     data = made.make_low_quality_cifar10h()
     given, accuracy = data.annotations, 100 * annotator_accuracy(data)
     yield line(
-        "`make_low_quality_cifar10h()`",
+        "ours",
         f"{given.n_instances:,}",
         given.n_annotators,
         f"{given.annotations_per_annotator().mean():.1f}",
@@ -242,7 +244,7 @@ def neucrowd() -> Iterator[str]:
             on_gold,
         )
         yield line(
-            f"`make_neucrowd_synthetic({which!r})`",
+            f"`{which}`",
             *NEUCROWD[which][:3],
             spread(kappa, 2),
             f"{kappa.min():.2f}, {kappa.max():.2f}",
@@ -252,7 +254,7 @@ def neucrowd() -> Iterator[str]:
     parts = (data.y_train, data.y_valid, data.y_test)
     yield line("paper, Hotel", *printed_by_neucrowd("hotel"))
     yield line(
-        "`load_hotel()`",
+        "`hotel`",
         data.annotations.n_annotators,
         data.X_train.shape[1],
         " / ".join(str(len(y)) for y in parts),
@@ -293,10 +295,29 @@ PARTS = {
     "neucrowd": neucrowd,
 }
 
+
+def drawing(page: str) -> str:
+    """Draw the accuracy of the annotators, of our sets and of the papers'."""
+    rows = []
+    headings = {
+        "CIFAR-10H with a long": "CIFAR-10H, long tail",
+        "Imbalanced binary": "",
+        "CIFAR-10H with low": "CIFAR-10H, low quality",
+    }
+    for heading, name in headings.items():
+        found = read_rows(page, heading)
+        for theirs, ours in zip(found[::2], found[1::2], strict=True):
+            figures = {"ours": ours, "the paper's": theirs}
+            means = {kind: numbers_in(row["accuracy"])[0] for kind, row in figures.items()}
+            rows.append(Row(name or ours[""], means))
+    return dots("Mean accuracy of the annotators in percent", rows)
+
+
 STUDY = of_tables(
     __file__,
     PARTS,
     data=lambda cell: ["cifar10h", "usps", "gsad", "neucrowd_hotel", "product", "colposcopy"],
+    page_drawings=lambda page: {"constructed_sets-accuracy.svg": drawing(page)},
 )
 
 

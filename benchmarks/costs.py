@@ -27,7 +27,9 @@ import numpy as np
 
 import manyhands
 from benchmarks.aggregation import FURTHER
+from benchmarks.bars import Bar, bars
 from benchmarks.real_tables import TABLES, load, some_of
+from evidence.pages.quoted import read_rows
 from evidence.study import Part, grid, of_parts, spent
 from evidence.tables import Record, listing, table, where
 from manyhands import AnnotationTable, DawidSkene, all_classifiers
@@ -355,6 +357,15 @@ def dawid_skene_page(records: list[Record]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def drawing(page: str) -> str:
+    """Draw the seconds of one epoch of every classifier that trained it."""
+    found = [
+        (r["classifier"], r["s of training"]) for r in read_rows(page, "One epoch") if r["CPU s"]
+    ]
+    rows = [Bar(name, float(s), f"{s} s") for name, s in found]
+    return bars("One epoch on 500,000 annotations by 20,000 annotators", rows)
+
+
 STUDY = of_parts(
     __file__,
     {
@@ -368,6 +379,7 @@ STUDY = of_parts(
     },
     alone=1800.0,
     data=lambda cell: ["cifar10h"] if cell["part"] == "self-training" else [cell.get("set", "")],
+    page_drawings=lambda page: {"costs-epoch.svg": drawing(page)},
 )
 
 

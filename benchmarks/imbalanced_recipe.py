@@ -5,6 +5,7 @@ They are made from data that comes with scikit-learn (digits, breast cancer, win
 than the largest. The crowds are simulated, so the truth is known and no real set's gold labels are
 used up. `flagship.py` measures the stack on them. docs/results/imbalanced_recipe.md is of
 cross-fitted EM, which the library no longer has: commit 53d0c948 is the last that can make it.
+``python -m benchmarks.imbalanced_recipe`` draws the picture of that page.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_classification
 
+from benchmarks.bars import Row, dots
+from evidence.pages.quoted import numbers_in, read_rows
+from evidence.study import ROOT
 from manyhands import AnnotationTable
 from manyhands.datasets import make_crowd
+from manyhands.io import write_atomically
 from manyhands.typing import AnyArray, FloatArray
 
 TEST_PER_CLASS = 400
@@ -210,3 +215,21 @@ def make(name: str, seed: int) -> tuple[FloatArray, AnnotationTable, FloatArray,
         random_state=rng,
     )
     return X[train], table, X[test], y[test]
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def drawing(page: str) -> str:
+    """Draw the mean and the worst gap of every method."""
+    rows = []
+    for row in read_rows(page, "One recipe"):
+        gaps = {f"{kind} gap": numbers_in(row[f"{kind} gap"])[0] for kind in ("mean", "worst")}
+        rows.append(Row(row[""], gaps, ours=row[""] == "recipe"))
+    title = "Gap to the best other method, points of balanced accuracy"
+    return dots(title, rows, target=0)
+
+
+if __name__ == "__main__":
+    text = (ROOT / "docs/results/imbalanced_recipe.md").read_text(encoding="utf-8")
+    write_atomically(ROOT / "docs/results/imbalanced_recipe-gap.svg", drawing(text))

@@ -16,7 +16,9 @@ from unittest import mock
 import numpy as np
 from scipy.stats import binom, norm
 
+from benchmarks.bars import Row, dots
 from benchmarks.real_tables import TABLES, load
+from evidence.pages.quoted import numbers_in, read_rows
 from evidence.study import of_tables
 from evidence.tables import table as lines_of
 from manyhands import IBCC, AnnotationTable, DawidSkene
@@ -329,8 +331,39 @@ PARTS: dict[str, Callable[[], list[str]]] = {
 }
 
 
+def drawing(page: str) -> str:
+    """Draw the mean coverage of each kind of interval, and the least and the greatest."""
+    tables = {
+        "Agreement": ["percent agreement", "Krippendorff's alpha", "Fleiss' kappa", "AC1"],
+        "Shares": ["mean coverage"],
+        "Losses": ["log loss", "Brier score", "calibration error"],
+        "Annotators": ["annotators", "IBCC", "labels, expected", "labels, sample of 30"],
+        "Real": ["coverage"],
+    }
+    names = {
+        "mean coverage": "share (exact)",
+        "annotators": "annotators, simulated",
+        "IBCC": "IBCC's confusion matrices",
+        "labels, expected": "right labels, expected",
+        "labels, sample of 30": "right labels, 30 checked",
+        "coverage": "annotators, real tables",
+    }
+    rows = []
+    for heading, columns in tables.items():
+        for column in columns:
+            cells = [row for row in read_rows(page, heading) if row.get("table") != "mean"]
+            values = [100 * numbers_in(row[column])[-1] for row in cells]
+            around = (min(values), max(values))
+            mean = sum(values) / len(values)
+            rows.append(Row(names.get(column, column), {"mean": mean}, around, heading == "Real"))
+    return dots("Coverage of 95 % intervals in percent: mean, least, most", rows, target=95)
+
+
 STUDY = of_tables(
-    __file__, PARTS, data=lambda cell: ["aggregation"] if cell["part"] == "real" else []
+    __file__,
+    PARTS,
+    data=lambda cell: ["aggregation"] if cell["part"] == "real" else [],
+    page_drawings=lambda page: {"intervals-coverage.svg": drawing(page)},
 )
 
 

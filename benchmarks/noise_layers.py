@@ -32,7 +32,9 @@ import numpy as np
 from sklearn.model_selection import KFold
 
 import manyhands as mh
+from benchmarks.bars import Bar, bars
 from evidence.data import make_long_tailed_cifar10h
+from evidence.pages.quoted import numbers_in, read_rows
 from evidence.scores import codes_of
 from evidence.study import Part, folders_of, grid, of_parts
 from evidence.tables import Record, groups, mean, spread, table, where
@@ -265,6 +267,19 @@ def checked_page(records: list[Record]) -> dict[str, Any]:
     return seeds_page(records) if measured >= wanted else {}
 
 
+def drawing(page: str) -> str:
+    """Draw how often a class collapses on CIFAR10-H, by the start of the matrices."""
+    rows = []
+    for row in read_rows(page, "40 seeds"):
+        name = row["classifier"].removesuffix("Classifier")
+        if row["set"] == "CIFAR10-H" and name in ("CrowdLayer", "CoNAL"):
+            told = row["seeds with a collapsed class"]
+            scale = "auto (default)" if row["init_scale"] == AUTO else row["init_scale"]
+            count = numbers_in(told)[0]
+            rows.append(Bar(f"{name}, init_scale={scale}", count, told, row["init_scale"] == AUTO))
+    return bars("Seeds in which a class collapses on CIFAR10-H", rows)
+
+
 STUDY = of_parts(
     __file__,
     {
@@ -284,6 +299,7 @@ STUDY = of_parts(
         "seeds": Part(check, checked_page, of_seeds),
     },
     data=lambda cell: folders_of(cell) or ["labelme", "music"],
+    page_drawings=lambda page: {"noise_layers-collapsed.svg": drawing(page)},
 )
 
 

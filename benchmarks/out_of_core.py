@@ -25,6 +25,8 @@ from unittest import mock
 
 import numpy as np
 
+from benchmarks.bars import Row, dots
+from evidence.pages.quoted import numbers_in, read_rows
 from evidence.study import ROOT as HOME
 from evidence.study import Study, grid, spent, workspace
 from evidence.tables import Record, listing
@@ -461,6 +463,22 @@ def told(record: Record) -> str:
     return "{} of {}, load {} to {}".format(record["name"], record["date"], *record["load"])
 
 
+def drawing(page: str) -> str:
+    """Draw the most resident memory of processes that read, or fit what lies on a disk."""
+    runs = {
+        "reading 10 million annotations": "ingest-1e7",
+        "reading 100 million": "ingest-1e8",
+        "fitting 10 million": "store-1e7-default",
+        "fitting 100 million": "store-1e8-default-timed",
+        "fitting, a million annotators": "store-million-plain-timed",
+    }
+    memory = {
+        row["run"]: numbers_in(row["resident, MiB"])[0] for row in read_rows(page, "Out of core")
+    }
+    rows = [Row(name, {"resident": memory[run]}, (0, memory[run])) for name, run in runs.items()]
+    return dots("Most memory in MiB; the dashed line is 2 GiB", rows, target=2048, digits=0)
+
+
 STUDY = Study(
     __file__,
     lambda: grid(name=CELLS),
@@ -468,6 +486,7 @@ STUDY = Study(
     page,
     repeats=True,
     data=lambda cell: ["cifar10h"] if "real" in cell["name"] else [],
+    page_drawings=lambda page: {"out_of_core-memory.svg": drawing(page)},
 )
 
 

@@ -16,6 +16,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.bars import Row, dots
+from evidence.pages.quoted import numbers_in, read_rows
 from evidence.study import Study, grid
 from evidence.tables import Record, table, where
 from manyhands import AnnotationTable, DawidSkene, datasets
@@ -105,7 +107,7 @@ def measure(set: str, targets: str, repetition: int) -> Record:
 def page(records: list[Record]) -> dict[str, Any]:
     """The first rule, and the differences of the others from it."""
     found: dict[str, Any] = {}
-    heads = [f"{RULES[0]}, {what} | {RULES[1]} | {RULES[2]}" for what in MEASURES]
+    heads = [f"{what}: {rule}" for what in MEASURES for rule in RULES]
     for kind in TARGETS if records else ():
         rows, means, strengths = [], [], []
         for name in SETS:
@@ -132,8 +134,26 @@ def page(records: list[Record]) -> dict[str, Any]:
     return found
 
 
+def drawing(page: str) -> str:
+    """Draw the accuracy by agreement, less that by likelihood, on every set."""
+    targets = {"votes": "Targets: votes", "Dawid-Skene": "Targets: Dawid-Skene"}
+    found = {f"targets: {k}": read_rows(page, heading) for k, heading in targets.items()}
+    rows = [
+        Row(
+            own[0]["set"],
+            {k: numbers_in(r["accuracy: agreement"])[0] for k, r in zip(found, own, strict=True)},
+        )
+        for own in zip(*found.values(), strict=True)
+    ]
+    return dots("Accuracy by agreement less that by likelihood, points", rows, target=0)
+
+
 STUDY = Study(
-    __file__, lambda: grid(set=SETS, targets=TARGETS, repetition=range(REPETITIONS)), measure, page
+    __file__,
+    lambda: grid(set=SETS, targets=TARGETS, repetition=range(REPETITIONS)),
+    measure,
+    page,
+    page_drawings=lambda page: {"regression_strength-difference.svg": drawing(page)},
 )
 
 

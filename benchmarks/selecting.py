@@ -17,6 +17,8 @@ from typing import Any
 
 from sklearn.model_selection import GridSearchCV, KFold
 
+from benchmarks.bars import Bar, bars
+from evidence.pages.quoted import read_rows
 from evidence.study import Study
 from evidence.tables import Record, listing, mean, table, where
 from manyhands import CoNALClassifier, select
@@ -169,6 +171,13 @@ def page(records: list[Record]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def drawing(page: str) -> str:
+    """Draw the seconds that each candidate takes."""
+    found = read_rows(page, "`select` over")
+    rows = [Bar(r["candidate"], float(r["seconds"]), f"{r['seconds']} s") for r in found]
+    return bars("Seconds of each candidate; two processes share them", rows)
+
+
 STUDY = Study(
     __file__,
     lambda: (
@@ -179,6 +188,7 @@ STUDY = Study(
     measure,
     page,
     data=lambda cell: ["labelme"],
+    page_drawings=lambda page: {"selecting-seconds.svg": drawing(page)},
 )
 
 

@@ -21,8 +21,10 @@ from scipy.stats import t
 from sklearn.datasets import load_digits, make_classification
 
 import manyhands as mh
+from benchmarks.bars import Row, dots
 from evidence import Data
 from evidence.data import make_long_tailed_cifar10h, remove_annotations
+from evidence.pages.quoted import numbers_in, read_rows
 from evidence.study import Study
 from evidence.tables import Record, days, groups, listing, spread, table, where
 from manyhands import datasets
@@ -587,6 +589,18 @@ def page(records: Runs) -> dict[str, Any]:
     return found
 
 
+def drawing(page: str) -> str:
+    """Draw what DASC gains or loses, where it adds annotations, with and without the guard."""
+    kinds = {"with the guard": "guarded", "after all rounds": "all rounds"}
+    rows = []
+    for row in read_rows(page, "DASC around"):
+        if row["z"] != "–":
+            base = numbers_in(row["base"])[0]
+            gains = {kind: numbers_in(row[column])[0] - base for kind, column in kinds.items()}
+            rows.append(Row(f"{row['set']}, {row['around']}", gains))
+    return dots("Change of the accuracy by DASC in points, mean over the seeds", rows, target=0)
+
+
 STUDY = Study(
     __file__,
     {
@@ -595,6 +609,7 @@ STUDY = Study(
     },
     measure,
     page,
+    page_drawings=lambda page: {"self_training_guard-accuracy.svg": drawing(page)},
 )
 
 

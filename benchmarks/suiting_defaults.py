@@ -25,7 +25,9 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 import manyhands as mh
+from benchmarks.bars import Row, dots
 from evidence import load_data
+from evidence.pages.quoted import numbers_in, read_rows
 from evidence.study import Part, grid, of_parts, spent
 from evidence.tables import Record, crossed, groups, mean, spread, table, where
 from manyhands.datasets import make_crowd
@@ -385,6 +387,21 @@ def steady_page(cells: list[Record]) -> dict[str, Any]:
     return {"least": least, "steady": table(heading, rows)}
 
 
+def drawing(page: str) -> str:
+    """Draw the mean change of the accuracy on every set, and the range over the methods."""
+    found = read_rows(page, "Test accuracy")[:-1]
+    rows = []
+    for name in list(found[0])[2:]:
+        former, present = (
+            [numbers_in(r[name])[0] for r in found if r["defaults"] == which]
+            for which in ("former", "present")
+        )
+        apart = np.subtract(present, former)
+        rows.append(Row(name, {"mean": apart.mean()}, (apart.min(), apart.max())))
+    title = "Change of the test accuracy, points: mean of six methods, range"
+    return dots(title, rows, target=0)
+
+
 STUDY = of_parts(
     __file__,
     {
@@ -399,6 +416,7 @@ STUDY = of_parts(
             steady, steady_page, lambda: grid(seed=STEADY_SEEDS, set=STEADY_SETS, method=METHODS)
         ),
     },
+    page_drawings=lambda page: {"suiting_defaults-change.svg": drawing(page)},
 )
 
 

@@ -18,6 +18,8 @@ from unittest import mock
 import joblib
 import numpy as np
 
+from benchmarks.bars import Row, dots
+from evidence.pages.quoted import numbers_in, read_rows
 from evidence.study import Study, grid, spent
 from evidence.tables import Record, days, groups, listing
 from manyhands import AnnotationTable, DawidSkene
@@ -117,7 +119,27 @@ def page(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-STUDY = Study(__file__, cells=cells, measure=measure, page=page, alone=600.0, data=lambda _: [])
+def drawing(page: str) -> str:
+    """Draw the wall seconds with one and with two threads."""
+    found = groups(read_rows(page, "Threads over shards"), "annotations", "shard")
+    kinds = {"2": "two threads", "1": "one thread"}
+    rows = []
+    for (n, shard), own in found.items():
+        of = {row["threads"]: numbers_in(row["wall s"])[0] for row in own}
+        figures = {kind: of[k] for k, kind in kinds.items()}
+        rows.append(Row(f"{n}, {shard} shards", figures, ours=shard == "default"))
+    return dots("Wall seconds of a fit of DawidSkene, median", rows)
+
+
+STUDY = Study(
+    __file__,
+    cells=cells,
+    measure=measure,
+    page=page,
+    alone=600.0,
+    data=lambda _: [],
+    page_drawings=lambda page: {"threads-seconds.svg": drawing(page)},
+)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bars import Bar, bars
+from evidence.pages.quoted import numbers_in, read_rows
 from evidence.study import Study, grid
 from evidence.tables import Record, listing
 from manyhands import AnnotationTable
@@ -97,7 +99,24 @@ def page(records: list[Record]) -> dict[str, Any]:
     return {"walks": walks, **{key: records[-1][key] for key in ("load", "cores")}}
 
 
-STUDY = Study(__file__, lambda: grid(size=SIZES), measure, page, data=lambda cell: ["sentiment"])
+def drawing(page: str) -> str:
+    """Draw the seconds of each command."""
+    rows = []
+    for row in read_rows(page, "From a Label Studio"):
+        for command in ("fit", "report", "predict"):
+            seconds = numbers_in(next(v for k, v in row.items() if k.startswith(command)))[0]
+            rows.append(Bar(f"{row['tasks']} tasks, {command}", seconds, f"{seconds:.0f} s"))
+    return bars("Seconds of each command", rows)
+
+
+STUDY = Study(
+    __file__,
+    lambda: grid(size=SIZES),
+    measure,
+    page,
+    data=lambda cell: ["sentiment"],
+    page_drawings=lambda page: {"two_commands-seconds.svg": drawing(page)},
+)
 
 
 if __name__ == "__main__":

@@ -109,6 +109,9 @@ class Study:
         seconds. What fails there is recorded as "failed".
     drawings : callable, optional
         From the records to pictures beside the page: name of the file -> SVG.
+    page_drawings : callable, optional
+        From the page's text to pictures beside it, drawn from its tables: they show what the page
+        says, also in sections that outlive their records.
     repeats : bool
         Whether a page counts all records of a cell, as of measurements that vary. Then a cell that
         is measured again gets one more record.
@@ -124,6 +127,7 @@ class Study:
     seeds: range | None = None
     alone: float | None = None
     drawings: Callable[[list[Record]], Mapping[str, str]] = lambda records: {}
+    page_drawings: Callable[[str], Mapping[str, str]] = lambda page: {}
     repeats: bool = False
     data: Callable[[Cell], Iterable[str]] = lambda cell: folders_of(cell)
 
@@ -293,6 +297,10 @@ class Study:
             made.append(known if found is None else found)
         return "".join(made)
 
+    def pictures(self, records: list[Record], page: str) -> Mapping[str, str]:
+        """Return all pictures of a page: name of the file -> SVG."""
+        return {**self.drawings(records), **self.page_drawings(page)}
+
     # -- the command -------------------------------------------------------------------------------
 
     def main(self, given: Sequence[str] | None = None) -> None:
@@ -326,7 +334,7 @@ class Study:
             before = place.read_text(encoding="utf-8") if place.exists() else ""
             place.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(place, self.text(records, before, bool(added), part))
-        for name, svg in self.drawings(records).items():
+        for name, svg in self.pictures(records, out.read_text(encoding="utf-8")).items():
             write_atomically(out.with_name(name), svg)
 
 

@@ -160,10 +160,15 @@ def anchor_of(heading: str) -> str:
 @cache
 def tables(page: Path) -> list[MarkdownTable]:
     """Read the tables of a page."""
+    return tables_of(page.read_text(encoding="utf-8"))
+
+
+def tables_of(text: str) -> list[MarkdownTable]:
+    """Read the tables of a page's text."""
     anchor, block = "", list[str]()
     found: list[MarkdownTable] = []
     seen: Counter[str] = Counter()
-    for line in [*page.read_text(encoding="utf-8").splitlines(), ""]:
+    for line in [*text.splitlines(), ""]:
         if line.startswith("|"):
             block.append(line)
             continue
@@ -176,6 +181,30 @@ def tables(page: Path) -> list[MarkdownTable]:
             anchor = f"{name}-{seen[name]}" if seen[name] else name
             seen[name] += 1
     return found
+
+
+def read_rows(text: str, heading: str) -> list[dict[str, str]]:
+    r"""Return the rows of the first table below a heading that begins so, as column -> cell.
+
+    Examples
+    --------
+    >>> read_rows("## Costs of a fit\n| method | s |\n|---|---|\n| **ours** | 1.5 |\n", "Costs")
+    [{'method': 'ours', 's': '1.5'}]
+    """
+    start = anchor_of(heading)
+    found = next(each for each in tables_of(text) if each.anchor.startswith(start))
+    return [dict(zip(found.columns, map(plain, row), strict=True)) for row in found.rows]
+
+
+def numbers_in(cell: str) -> list[float]:
+    """Return the numbers in a cell.
+
+    Examples
+    --------
+    >>> numbers_in("-2.5 ± 0.4 (1,000)")
+    [-2.5, 0.4, 1000.0]
+    """
+    return [float(each.replace(",", "")) for each in re.findall(r"[-+]?\d[\d,]*\.?\d*", cell)]
 
 
 def shaped(text: str, form: str) -> str:

@@ -35,5 +35,6 @@ def test_a_page_equals_its_records(name, data_home):
         for part in ["", *study.parts]:
             page = (results / study.place(part)).read_text(encoding="utf-8")
             assert study.text(records, page, part=part) == page
-        for picture, svg in study.drawings(records).items():
+        page = (results / study.place("")).read_text(encoding="utf-8")
+        for picture, svg in study.pictures(records, page).items():
             assert (results / picture).read_text(encoding="utf-8") == svg
