@@ -21,7 +21,7 @@ from benchmarks.planning_parts import (
     everything,
     table_of,
 )
-from evidence.tables import Record, crossed, groups, listing, mean, spread, table, where
+from evidence.tables import Record, crossed, days, groups, listing, mean, spread, table, where
 
 Chosen = dict[tuple[str, str], list[Record]]
 """Records by set and policy."""
@@ -331,12 +331,14 @@ SECTIONS: dict[str, tuple[str, Callable[[Chosen], Iterable[str]]]] = {
 
 
 def page(records: list[Record]) -> dict[str, Any]:
-    """The sections whose parts have records: their lines, and how many runs there are."""
+    """The sections whose parts have records: their lines, the number of runs, and the days."""
     of = {part: chosen(records, part) for part in dict.fromkeys(r["part"] for r in records)}
     of["safeguards"] = paired(of.get("safeguards", {}))
     shown = SECTIONS | {"stopping": ("stopping", lambda found: stops(records))}
     values: dict[str, Any] = {}
     for name, (part, lines) in shown.items():
         if of.get(part):
-            values |= {name: lines(of[part]), f"{name}_runs": runs_of(of[part])}
+            own = [record for runs in of[part].values() for record in runs]
+            about = {f"{name}_runs": runs_of(of[part]), f"{name}_date": days(own)}
+            values |= {name: lines(of[part]), **about}
     return values
