@@ -243,6 +243,28 @@ def screening_lines(found: Chosen) -> Iterator[str]:
     )
 
 
+def few_lines(found: Chosen) -> list[str]:
+    """Write what is expected of annotators with few annotations, beside the truth."""
+
+    def shown(runs: list[Record], who: str, source: str) -> str:
+        said, true = 100 * np.mean([r[who][source] for r in runs], axis=0)
+        return f"{said:.0f} / {true:.0f}"
+
+    rows = [(name, runs) for (name, _), runs in found.items()]
+    rows.append(("mean", [record for _, runs in rows for record in runs]))
+    parts = [(who, source) for who in ("all", "best") for source in ("profile", "plan")]
+    heads = ("all: profile / true", "all: plan / true", "best tenth: profile / true",
+             "best tenth: plan / true")  # fmt: skip
+    return table(
+        ["set", "annotators per run", *heads, "intervals that hold the accuracy"],
+        [
+            [name, f"{mean(runs, 'n'):.0f}", *(shown(runs, *part) for part in parts),
+             f"{mean(runs, 'covers'):.2f}"]
+            for name, runs in rows
+        ],
+    )  # fmt: skip
+
+
 def teaching_lines(found: Chosen) -> Iterator[str]:
     """Yield the tables of teaching."""
     spans = ("< 3", "3 to 8", "8 to 20", "20 to 50", "> 50")
@@ -324,6 +346,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Chosen], Iterable[str]]]] = {
     "scale": ("scale", partial(area_table, low=1.5)),
     "review": ("review", review_lines),
     "screening": ("screening", screening_lines),
+    "few": ("few", few_lines),
     "teaching": ("teaching", teaching_lines),
     "speed": ("speed", speed_lines),
 }

@@ -13,6 +13,7 @@ from evidence.study import Part, Record, grid
 from manyhands import AnnotationTable, DawidSkene
 from manyhands.datasets import load_cifar10n, load_labelme, load_music
 from manyhands.inference.inputs import gold_codes
+from manyhands.metrics import annotator_reliability
 from manyhands.metrics.intervals import beta_interval
 from manyhands.planning import screen_annotators
 from manyhands.planning.beliefs import beliefs_of
@@ -142,6 +143,49 @@ def agreement_with_others(table: AnnotationTable) -> Any:
     return total / np.maximum(np.bincount(table.annotator[seen], minlength=table.n_annotators), 1)
 
 
+# -- annotators with few annotations ---------------------------------------------------------------
+
+FEW = ("duck", "d_sentiment", "sp_amt", "dog", "rte", "temp", "adult_content", "relevance", "trec",
+       "web", "sp")  # fmt: skip
+"""Those of `SCREENED` in which ten or more annotators have five to nine annotations."""
+
+
+def few(set: str, policy: str, run: int) -> Record:
+    """Compare what is expected of annotators with five to nine annotations with their later ones.
+
+    Three annotations of some instances are on file; the later ones are of all other instances.
+    """
+    table, y = table_of(set)
+    rng = np.random.default_rng(run)
+    order = rng.permutation(table.n_annotations)
+    order = order[np.argsort(table.instance[order], kind="stable")]
+    of_instances = np.split(order, np.cumsum(table.annotations_per_instance())[:-1])
+    seen = rng.permutation(table.n_instances)[: round(7 * table.n_annotators / 3)]
+    pilot = table.take(np.sort(np.concatenate([of_instances[i][:3] for i in seen])))
+    other = ~np.isin(table.instance, seen) & (y[table.instance] >= 0)
+    right = other & (table.label == y[table.instance])
+    n, n_right = (np.bincount(table.annotator, each, table.n_annotators) for each in (other, right))
+    who = np.flatnonzero(np.isin(table.annotators, pilot.annotators))
+    model = DawidSkene().fit(pilot)
+    profile = annotator_reliability(pilot, model.posterior_)
+    found, _ = beliefs_of(model, pilot)
+    plan = np.einsum("c,rcc->r", found.prior, found.confusion)
+    kept = (profile.n_annotations >= 5) & (profile.n_annotations <= 9) & (n[who] >= 10)
+    true = (n_right[who] / np.maximum(n[who], 1))[kept]
+    low, high = profile.lower[kept], profile.upper[kept]
+    said = {"profile": profile.accuracy[kept], "plan": plan[kept]}
+    tied, tenth = rng.permutation(len(true)), max(round(0.1 * len(true)), 1)
+    best = {s: tied[np.argsort(-v[tied], kind="stable")][:tenth] for s, v in said.items()}
+    return {
+        "n": len(true),
+        "all": {s: [float(v.mean()), float(true.mean())] for s, v in said.items()},
+        "best": {
+            s: [float(v[best[s]].mean()), float(true[best[s]].mean())] for s, v in said.items()
+        },
+        "covers": float(((low <= true) & (true <= high)).mean()),
+    }
+
+
 # -- teaching --------------------------------------------------------------------------------------
 
 
@@ -195,5 +239,6 @@ def taught(set: str, policy: str, run: int, n_pairs: int = 3) -> Record:
 PARTS = {
     "audit": Part(audited, cells=lambda runs: grid(run=runs, set=TABLES, policy=["50 labels"])),
     "screening": Part(screened, cells=of_screening),
+    "few": Part(few, cells=lambda runs: grid(run=runs, set=FEW, policy=["5 to 9"])),
     "teaching": Part(taught, cells=lambda runs: grid(run=runs, set=TAUGHT, policy=["3 pairs"])),
 }
