@@ -224,6 +224,7 @@ def alive(classes: int) -> Record:
     return {
         "peak": whole / ANNOTATIONS,
         "posterior": model.posterior_.nbytes / ANNOTATIONS,
+        "confusion": model.confusion_.nbytes / ANNOTATIONS,
         "made": {name: size / ANNOTATIONS for name, size in made.most_common(4)},
     }
 
@@ -421,7 +422,8 @@ def of_alive(records: list[Record]) -> Record:
     columns = {
         "classes": "{classes}",
         "bytes per annotation at the peak of a fit": "{peak:.0f}",
-        "of these, the posterior": "{posterior:.1f}",
+        "the posterior": "{posterior:.1f}",
+        "one array of confusion matrices": "{confusion:.1f}",
         "by the file that made them": lambda r: ", ".join(
             f"`{name}` {size:.0f}" for name, size in r["made"].items()
         ),
