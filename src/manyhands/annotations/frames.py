@@ -241,7 +241,8 @@ def columns_of_frame(
     own = data[label].to_native()
     if classes is None:
         declared = declared_classes([own], marks, argument)
-    weights = None if weight is None else np.asarray(data[weight].to_numpy()[given])
+    rows = slice(None) if given.all() else given  # A slice copies nothing.
+    weights = None if weight is None else np.asarray(data[weight].to_numpy()[rows])
     codes, vocabulary, order, found_scale = read_classes(
         labels,
         vocabulary,
@@ -249,24 +250,24 @@ def columns_of_frame(
         argument=argument,
         scale=scale,
         ordered=declare_order([own]),
-        instance=instance[given],
-        annotator=annotator[given],
+        instance=instance[rows],
+        annotator=annotator[rows],
         asks=asks,
         sets=multilabel == "error",
         weight=weights,
     )
     if classes is None:
         for column, ids, own in ((task, instances, instance), (worker, annotators, annotator)):
-            refuse_copies(vocabulary, codes, ids, own[given], label, column)
+            refuse_copies(vocabulary, codes, ids, own[rows], label, column)
     columns = Columns(
-        instance[given],
-        annotator[given],
+        instance[rows],
+        annotator[rows],
         codes,
         instances,
         annotators,
         vocabulary,
         weights,
-        None if source is None else read_sources(data[source].to_numpy()[given], len(codes)),
+        None if source is None else read_sources(data[source].to_numpy()[rows], len(codes)),
         np.column_stack([instance[passed], annotator[passed], kinds[passed]]),
         sorted_order(instances) if tasks is None else GIVEN,
         None if group is None else groups_of_rows(data[group].to_numpy(), annotator, annotators),

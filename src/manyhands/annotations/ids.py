@@ -67,8 +67,11 @@ def names_ids(key: Any, ids: AnyArray) -> bool:
 
 def sorted_order(ids: AnyArray) -> InstanceOrder:
     """Return the order of instances that the table itself sorted."""
-    rows = np.arange(len(ids))
-    numbers = np.array_equal(ids, rows.astype(str) if is_text(ids) else rows)
+    rows, text = np.arange(len(ids)), is_text(ids)
+    ends = str(len(ids) - 1) if text else len(ids) - 1
+    numbers = not len(ids) or (
+        ids[-1] == ends and np.array_equal(ids, rows.astype(str) if text else rows)
+    )
     return InstanceOrder("sorted", "" if numbers else first_and_last(ids))
 
 

@@ -547,13 +547,12 @@ def _question_of_numbers(
     annotator: IntArray | None,
 ) -> Question | None:
     """Ask about fractions, and about whole numbers that are many or far apart."""
-    given = values[codes]
-    found = np.unique(given[~np.isnan(given)])
+    found = np.unique(values[~np.isnan(values)])
     listed = f"{written(found[0])} to {written(found[-1])}"
     fractions = found[found != np.floor(found)]
     few = len(found) <= MANY_NUMBERS
-    if few and not (untyped and (len(fractions) or _are_scattered(found, len(given)))):
-        if not len(fractions) and are_all and _differ_by_little(given, instance, annotator):
+    if few and not (untyped and (len(fractions) or _are_scattered(found, len(codes)))):
+        if not len(fractions) and are_all and _differ_by_little(values[codes], instance, annotator):
             _LOG.info(
                 "%s: %s, %s, are read as names of classes, but annotators who disagree differ by "
                 "little, as on grades; scale='ordinal' reads them as grades in their order, and "
@@ -568,9 +567,9 @@ def _question_of_numbers(
             WAYS,
             not few and are_all,
         )
-    if not few and len(found) == len(given):
+    if not few and len(found) == len(codes):
         return None  # Numbers that never repeat are ids, which `check_classes` refuses.
-    are_codes = None if few else _are_codes(given, instance)
+    are_codes = None if few else _are_codes(values[codes], instance)
     if are_codes:
         _LOG.info(
             "%s: %s, %s, are read as names of classes, because annotators who disagree differ by "
