@@ -351,7 +351,9 @@ def set_by_set(records: Cells, shown: list[str]) -> list[str]:
     return lines_of([*heads, "ECE (95 % interval after)", "Brier", "coverage of 90 %-sets"], rows)
 
 
-def by_set(records: Cells, shown: list[str], names: list[str], metric: str) -> list[str]:
+def by_set(
+    records: Cells, shown: list[str], names: list[str], metric: str, corner: str = "method"
+) -> list[str]:
     """One row per method and one column per set."""
     best = min if metric in ("log_loss", "ece") else max
     top = {
@@ -365,7 +367,17 @@ def by_set(records: Cells, shown: list[str], names: list[str], metric: str) -> l
         return f"**{text}**" if text == top[name] else text
 
     known = [s for s in names if any(cell(s, name) != "-" for name in shown)]
-    return crossed("method", known, shown, cell)
+    return crossed(corner, known, shown, cell)
+
+
+def by_kind(records: Cells, shown: list[str], names: list[str], metric: str) -> list[str]:
+    """One table for the sets of two classes, and one for the others."""
+    two = [name for name in shown if records[name].keys() & set(BINARY)]
+    more = [name for name in shown if name not in two]
+    return [
+        *by_set(records, two, names, metric, "two classes"),
+        *by_set(records, more, names, metric, "more classes"),
+    ]
 
 
 def further(records: Cells, names: list[str]) -> Iterator[str]:
@@ -421,7 +433,7 @@ def page(found: list[Record]) -> dict[str, Any]:
         "still_off": still_off(records, shown),
         "repeated": repeated(records),
         **{
-            key: by_set(records, shown, names, key)
+            key: by_kind(records, shown, names, key)
             for key in ("accuracy", "macro_f1", "log_loss", "ece")
         },
         "last": by_set(records, [n for n in REPEATED if n in records], names, "accuracy"),

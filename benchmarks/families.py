@@ -279,7 +279,11 @@ def page(records: list[Record]) -> dict[str, Any]:
         ),
         "by_gold": by_gold(found),
         "rules": crossed(
-            "rule", own, found.tables("rules"), lambda rule, name: found.show("rules", name, rule)
+            "rule",
+            own,
+            found.tables("rules"),
+            lambda rule, name: found.show("rules", name, rule),
+            most=6,
         ),
         "gold_rules": crossed(
             "rule",

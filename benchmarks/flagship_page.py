@@ -19,7 +19,18 @@ from evidence.pages.drawings import Drawing, Lines, Point, draw_lines, gather
 from evidence.records import LAST
 from evidence.store import latest_records, open_packed
 from evidence.study import ROOT, read
-from evidence.tables import Record, crossed, groups, listed, listing, mean, spread, table, where
+from evidence.tables import (
+    Record,
+    crossed,
+    groups,
+    listed,
+    listing,
+    mean,
+    split,
+    spread,
+    table,
+    where,
+)
 
 Found = list[Record]
 NETWORKS = ("Crowd Layer", "AggNet", "Max-MIG", "TraceReg", "CoNAL")
@@ -347,15 +358,16 @@ def confirmation_part(found: Found) -> list[str]:
     names = {n: words for n, words in CONFIRMATION.items() if cells(found, n, STACK)}
     lines = []
     for field, title in (("accuracy", "Accuracy"), ("balanced_accuracy", "Balanced accuracy")):
-        rows = []
+        methods, places = [], []
         for name, words in names.items():
             place = in_confirmation(found, name, field)
             ceiling = percent(grand().get(name, {}).get(CEILING, []), field)
-            row = [words, *(percent(cells(found, name, m), field) for m in compared), ceiling]
+            own = (percent(cells(found, name, m), field) for m in compared)
+            methods.append([words, *own, ceiling])
             error, lead = f"{100 * place.error:.1f}", f"{100 * place.lead:+.1f}"
-            rows.append([*row, error, place.shown, lead, place.verdict])
-        more = ("network on gold", "± test part", "best other", "lead", "verdict")
-        lines += table([title, *compared, *more], rows)
+            places.append([words, place.shown, lead, error, place.verdict])
+        lines += table([title, *compared, "network on gold"], methods)
+        lines += table([title, "best other", "lead", "± test part", "verdict"], places)
 
     def seconds(name: str, method: str) -> str:
         return dash(mean(cells(found, name, method), "seconds"))
@@ -385,7 +397,7 @@ def fewest_seeds(found: Found) -> int:
 def ablation_part(found: Found) -> list[str]:
     """Parameters of the recipe."""
     methods = dict.fromkeys(each["method"] for each in found if each["fold"] >= 0)
-    columns = {(n, k): f"{SETS[n]}, {k}" for n in ablated(found) for k in ("test", "nested")}
+    columns = {(n, k): f"{SETS[n]}, {k}" for k in ("test", "nested") for n in ablated(found)}
 
     def shown(method: str, column: tuple[str, str]) -> str:
         if column[1] == "test":
@@ -393,7 +405,7 @@ def ablation_part(found: Found) -> list[str]:
         return dash(100 * nested(cells(found, column[0], method, nested=True)))
 
     rows = {STACK: f"**{STACK}**"} | {method: method for method in methods if method != STACK}
-    return crossed("", rows, columns, shown)
+    return crossed("", rows, columns, shown, most=len(ablated(found)))
 
 
 def posterior_part(found: Found) -> list[str]:
@@ -453,8 +465,8 @@ def additions_part(found: Found) -> list[str]:
     """Strengths of other methods, added to the stack."""
     columns = {
         (name, field): f"{SETS[name]}, {words}"
-        for name in ADDED_TO
         for field, words in ADDED_FIELDS.items()
+        for name in ADDED_TO
     }
 
     def shown(method: str, column: tuple[str, str]) -> str:
@@ -466,7 +478,7 @@ def additions_part(found: Found) -> list[str]:
         return percent(own, column[1])
 
     rows = {STACK: f"**{STACK}**", "weighted": WEIGHTED, **{m: m for m in ADDED}}
-    return crossed("", rows, columns, shown)
+    return crossed("", rows, columns, shown, most=len(ADDED_TO))
 
 
 ADDED_FIELDS = {"accuracy": "accuracy", "balanced_accuracy": "balanced", "seconds": "CPU seconds"}
@@ -570,7 +582,7 @@ def balanced_others(found: Found, names: list[str]) -> list[str]:
         values = [percent(cells(found, name, m), "balanced_accuracy") for m in compared]
         own = percent(cells(found, name, STACK), "macro_f1")
         rows.append([SETS[name], *values, own, f"{best}: {100 * f1:.1f}"])
-    return table(["set", *compared, "macro F1 of the stack", "best macro F1 of others"], rows)
+    return split(["set", *compared, "macro F1 of the stack", "best macro F1 of others"], rows, 6)
 
 
 # -- worse annotations ----------------------------------------------------------------------------
@@ -640,7 +652,7 @@ def robustness_part(found: Found) -> list[str]:
             top = max(means.values())
             shown = (bold(own, means.get(method) == top) for method, own in each.items())
             rows.append([(change or "as it is") + " (balanced)" * thinned, *shown])
-        lines += table([WORSE_ON[name], *(SHORT.get(m, m) for m in methods)], rows)
+        lines += split([WORSE_ON[name], *(SHORT.get(m, m) for m in methods)], rows, 9)
     return lines
 
 

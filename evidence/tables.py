@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -71,11 +72,25 @@ def listing(
     return table([heading for heading, _ in pairs], rows)
 
 
+def split(heading: Sequence[str], rows: Iterable[Sequence[str]], most: int) -> list[str]:
+    """Return the lines of tables that have the first column and at most so many of the others."""
+    body, n = list(rows), len(heading) - 1
+    ends = np.linspace(1, n + 1, -(-n // most) + 1).round().astype(int).tolist()
+    return [
+        line
+        for start, end in pairwise(ends)
+        for line in table(
+            [heading[0], *heading[start:end]], ([row[0], *row[start:end]] for row in body)
+        )
+    ]
+
+
 def crossed(
     corner: str,
     rows: Iterable[Any],
     columns: Iterable[Any],
     cell: Callable[[Any, Any], str],
+    most: int = 99,
 ) -> list[str]:
     """Return the lines of a table with a cell for each row and column.
 
@@ -87,10 +102,12 @@ def crossed(
         What the cells are about; titles are their values, if these are texts, or else themselves.
     cell : callable
         From a row and a column to a text.
+    most : int
+        Columns of one table; further ones are in tables of their own.
     """
     down, across = ({each: _title(these, each) for each in these} for these in (rows, columns))
     body = [[title, *(cell(row, each) for each in across)] for row, title in down.items()]
-    return table([corner, *across.values()], body)
+    return split([corner, *across.values()], body, most)
 
 
 def _title(these: Iterable[Any], one: Any) -> str:

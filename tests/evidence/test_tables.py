@@ -12,6 +12,7 @@ from evidence.tables import (
     left_out_table,
     listing,
     mean,
+    split,
     spread,
     where,
     with_error,
@@ -82,3 +83,10 @@ def test_of_equal_values_the_one_nearest_to_ours_is_chosen():
     assert lines[0] == "| left out together | 1 | **2** | 4 | chosen without it | lost |"
     assert lines[2] == "| a | 0.0000 | 0.0000 | 0.5000 | 2 | 0.0000 |"
     assert lines[4] == "| **all** | 0.0000 | 0.0000 | 0.2500 |  | 0.0000 |"
+
+
+def test_a_wide_table_is_split_into_tables_that_begin_with_the_same_column():
+    lines = split(["set", "a", "b", "c"], [["one", "1", "2", "3"]], most=2)
+    first, second = "\n".join(lines).strip().split("\n\n")
+    assert first == "| set | a | b |\n|---|---|---|\n| one | 1 | 2 |"
+    assert second == "| set | c |\n|---|---|\n| one | 3 |"
