@@ -244,8 +244,7 @@ To = Annotated[
         "--to",
         parser=some_target,
         metavar="table|TOOL",
-        help="Format of --out: table, or label-studio for Label Studio tasks that name the "
-        "annotator to ask.",
+        help="Format of --out: table, or label-studio for tasks that name the annotator to ask.",
     ),
 ]
 MinGain = Annotated[
@@ -448,7 +447,7 @@ def next_(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Choose the annotations to buy next and whom to ask, and say whether they are worth it.
+    """Choose the next annotations to buy, and say whether they are worth it.
 
     Example: manyhands next annotations.csv -n 200 --out batch.csv
     Example: manyhands next project-1.json --pairs open.csv --out batch.json --to label-studio
