@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,14 +74,11 @@ def listing(
 def split(heading: Sequence[str], rows: Iterable[Sequence[str]], most: int) -> list[str]:
     """Return the lines of tables that have the first column and at most so many of the others."""
     body, n = list(rows), len(heading) - 1
-    ends = np.linspace(1, n + 1, -(-n // most) + 1).round().astype(int).tolist()
-    return [
-        line
-        for start, end in pairwise(ends)
-        for line in table(
-            [heading[0], *heading[start:end]], ([row[0], *row[start:end]] for row in body)
-        )
-    ]
+    lines = []
+    for part in np.array_split(np.arange(1, n + 1), max(-(-n // most), 1)):
+        own = [0, *part.tolist()]
+        lines += table([heading[k] for k in own], ([row[k] for k in own] for row in body))
+    return lines
 
 
 def crossed(
