@@ -252,10 +252,12 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         Concentration of the disagreements on some pairs of labels, in nats; ``lca="auto"`` needs
         more than 0.1. Not part of a saved model.
 
-    Notes ----- Annotations (``predict_annotation_proba``, `score`) are predicted by the generator,
-    with its noise at the mean. `partial_fit` continues the pretrainer, and then the four networks,
-    each for a fraction of its phase's epochs; a loaded model trains a new pretrainer, because the
-    pretrainer is not saved. ``history_`` has the stages "start", "generator", "discriminator" and
+    Notes
+    -----
+    Annotations (``predict_annotation_proba``, `score`) are predicted by the generator, with its
+    noise at the mean. `partial_fit` continues the pretrainer, and then the four networks, each for
+    a fraction of its phase's epochs; a loaded model trains a new pretrainer, because the pretrainer
+    is not saved. ``history_`` has the stages "start", "generator", "discriminator" and
     "adversarial". ``docs/methods/crowding.md`` lists their columns and the differences from the
     paper.
 
