@@ -516,7 +516,8 @@ class AnnotationTable:
     def with_scale(self, scale: Scale) -> AnnotationTable:
         """Return the table on a scale: names ("nominal"), grades ("ordinal"), numbers ("interval").
 
-        Methods that return tables keep the scale. Tables that are joined must have the same.
+        Methods that return tables keep the scale. Tables can only be joined if they have the same
+        scale.
 
         Parameters
         ----------

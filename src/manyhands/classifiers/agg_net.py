@@ -39,8 +39,8 @@ class AggNetProtocol(MethodProtocol):
     reset_optimizer, monitor, patience
         See `manyhands.fitting.MethodProtocol`.
     smoothing : float, default=0.01
-        Pseudo-annotations in every entry of a confusion matrix. More than a few hundredths
-        outweigh the annotations of annotators who gave few.
+        Pseudo-annotations in every entry of a confusion matrix. More than a few hundredths would
+        drown out annotators with few annotations.
     em_every : int, default=1
         Epochs of network training between two E- and M-steps.
     confusion_floor : float, default=1e-4
@@ -77,13 +77,13 @@ class AggNetClassifier(LatentClassClassifier):
     Parameters
     ----------
     backbone : None, str, dict, nn.Module or callable, default=None
-        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None means
         "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `manyhands.fitting.BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
     protocol : AggNetProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `AggNetProtocol()`.
 
     Attributes
     ----------
@@ -94,14 +94,15 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
-        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
+        Most probable classes of the training instances, or the medians of three or more grades.
+        Like ``posterior_``, they are in the order of X (see `partial_fit`); ``instances_`` holds
+        the ids.
 
     Notes
     -----
-    ``history_`` logs ``cross_entropy`` against the targets of the epoch; it need not fall, as the
-    targets change. If the network predicts the same for all instances, the method equals
-    `DawidSkene` (one of our tests). Instances without annotations are not used in training.
+    ``history_`` logs ``cross_entropy`` against the targets of the epoch, which need not fall,
+    because the targets change. If the network predicts the same for all instances, the method
+    equals `DawidSkene` (one of our tests). Instances without annotations are not used in training.
 
     References
     ----------

@@ -92,9 +92,10 @@ protocol
         The second stage, if ``backbone`` is a scikit-learn classifier (there is then no
         ``module_``).
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        The aggregator's confusion matrices, with one pseudo-annotation in every row, distributed
-        like the crowd's annotations. Without it (see ``aggregator_.confusion_``), most aggregators
-        give probability 0 to annotations that an annotator never gave.
+        The aggregator's confusion matrices, with one pseudo-annotation in every row, spread over
+        the classes in proportion to the crowd's annotations. Without this pseudo-annotation (see
+        ``aggregator_.confusion_``), most aggregators give probability 0 to annotations that an
+        annotator never gave.
     class_prior_ : array of shape (n_classes,)
         Share of every class in the training targets of the second stage, including the weights of
         ``class_balance``. A class with any mass counts as at least one instance. A class without

@@ -90,7 +90,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         inferred labels. Instances are selected by the unweighted cross entropy, so that rare
         classes are not left out because of their larger weights.
     protocol : CoTeachingProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `CoTeachingProtocol()`.
 
     Attributes
     ----------

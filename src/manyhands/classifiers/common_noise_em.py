@@ -46,13 +46,14 @@ class CommonNoiseEMProtocol(NoiseProtocol):
     reset_optimizer, monitor, patience
         See `manyhands.fitting.method_protocol.NoiseProtocol`.
     embedding_dim, auxiliary_hidden, normalize
-        The gate's; see `CoNALProtocol`.
+        Fields of the gate; see `CoNALProtocol`.
     noise_lr : float or None, default=1e-2
         Learning rate of the gate, without weight decay. None trains it at ``lr``, with
         ``weight_decay``.
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of the common confusion matrix. A row of an annotator's
-        own matrix gets as many in all, distributed as the row of the common one.
+        own matrix gets as many pseudo-annotations as a row of the common matrix, distributed as in
+        that row.
     confusion_floor : float, default=1e-4
         Added to the probability of an annotation before taking its logarithm in the E-step. It
         limits the evidence of a single annotation against a class.
@@ -100,7 +101,7 @@ class CommonNoiseEMClassifier(LatentClassClassifier):
     Parameters
     ----------
     backbone : None, str, dict, nn.Module or callable, default=None
-        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None means
         "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
@@ -108,7 +109,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for the gate; default: one-hot.
     protocol : CommonNoiseEMProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `CommonNoiseEMProtocol()`.
 
     Attributes
     ----------
@@ -127,14 +128,15 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
-        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
+        Most probable classes of the training instances, or the medians of three or more grades.
+        Like ``posterior_``, they are in the order of X (see `partial_fit`); ``instances_`` holds
+        the ids.
 
     Notes
     -----
-    The paper derives an EM algorithm in its appendix B, which is not published with it; this one
-    follows from the model. ``history_`` logs ``cross_entropy`` against the targets of the epoch
-    and ``gate_nll``, minus the expected log likelihood of the annotations given the targets.
+    The paper derives an EM algorithm in its appendix B, which is not published; this algorithm
+    follows from the model. ``history_`` logs ``cross_entropy`` against the targets of the epoch and
+    ``gate_nll``, minus the expected log likelihood of the annotations given the targets.
 
     References
     ----------

@@ -38,7 +38,8 @@ class CoNALProtocol(StartProtocol):
         Initial multiple of the identity in both layers; 2 in the released code. "auto" begins with
         2. After class collapse (an annotated class is predicted for no training instance), the fit
         is repeated with 4, and if necessary with 8; the fit in which the fewest classes collapse is
-        kept. The cost is up to three fits; with a number, or weights to start from, there is one.
+        kept. The cost is up to three fits; with a number, or weights to start from, there is a
+        single fit.
     squared_gap : bool, default=False
         Use the sum of squared norms in the separation term. The released code sums the norms; the
         paper is ambiguous.
@@ -81,16 +82,16 @@ class CoNALClassifier(BaseCrowdClassifier):
     r"""Learn from crowds with common and individual noise adaptation layers [1]_.
 
     An annotator's label comes from a confusion that all annotators share (with probability
-    :math:`\omega_i^r`) or from the annotator's own. An auxiliary network gives
+    :math:`\omega_i^r`) or from one that is the annotator's own. An auxiliary network gives
     :math:`\omega_i^r = \sigma(u_r^\top v_i)` from embeddings of annotator and instance (Eq. 3);
     with :math:`f_i` the classifier's output, the annotation's distribution is the softmax of
-    :math:`\omega_i^r W^g f_i + (1 - \omega_i^r) W^r f_i` (Eq. 4). The loss is the cross entropy
-    of the observed annotations minus :math:`\lambda \sum_r \|W^g - W^r\|`.
+    :math:`\omega_i^r W^g f_i + (1 - \omega_i^r) W^r f_i` (Eq. 4). The loss is the cross entropy of
+    the observed annotations minus :math:`\lambda \sum_r \|W^g - W^r\|`.
 
     Parameters
     ----------
     backbone : None, str, dict, nn.Module or callable, default=None
-        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None means
         "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
@@ -100,7 +101,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for the auxiliary network; default: one-hot.
     protocol : CoNALProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `CoNALProtocol()`.
 
     Attributes
     ----------

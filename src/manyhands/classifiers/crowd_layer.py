@@ -32,13 +32,13 @@ class CrowdLayerProtocol(StartProtocol):
         See `manyhands.fitting.method_protocol.StartProtocol`.
     init_scale : float or "auto", default="auto"
         Initial multiple of the identity in the matrices (1 in the paper, 2 in the code of CoNAL and
-        CrowdInG), or initial value of the scales. The lower it is, the more often rare classes
+        CrowdInG), or initial value of the scales. The lower this value, the more often rare classes
         collapse: see ``docs/results/noise_layers.md``. "auto" begins with 3. After class collapse
         (an annotated class is predicted for no training instance), the fit is repeated with 6, and
         if necessary with 12; the first fit in which the fewest classes collapse is kept. Each fit
-        equals that with its number. The cost is up to three fits, and ``callbacks`` are called in
-        each. With a number, or with weights to start from (``start``, or a continued partial fit),
-        there is one fit.
+        gives the same result as with its number as ``init_scale``. The cost is up to three fits,
+        and ``callbacks`` are called in each. With a number, or with weights to start from
+        (``start``, or a continued partial fit), there is one fit.
     """
 
 
@@ -53,7 +53,7 @@ class CrowdLayerClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone : None, str, dict, nn.Module or callable, default=None
-        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None means
         "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
@@ -61,11 +61,11 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     connection : {"MW", "VW", "VB", "VW+B", "S"}, default="MW"
         An annotator's layer: a matrix, class scales, class biases, scales and biases, or a scalar.
     low_rank : int or None, default=None
-        For very many annotators, with "MW": every matrix is the start plus a mixture of so many
+        For very many annotators, with "MW": every matrix is the start plus a mixture of this many
         matrices that all annotators share, and an annotator has ``low_rank`` numbers instead of
-        n_classes². With n_classes² the model is the same as with None; see ``docs/devices.md``.
+        n_classes². With n_classes², the model is the same as with None; see ``docs/devices.md``.
     protocol : CrowdLayerProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `CrowdLayerProtocol()`.
 
     Attributes
     ----------

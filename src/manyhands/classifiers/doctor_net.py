@@ -48,7 +48,7 @@ class DoctorNetProtocol(MethodProtocol):
         See `manyhands.fitting.MethodProtocol`.
     exclude_own : bool, default=True
         While the weights are learnt, leave out the heads of an instance's own annotators, because
-        these heads were trained on the same labels. If no other heads remain, all count.
+        these heads were trained on that very instance. If no other head remains, all heads count.
     weight_epochs : int, default=50
         Epochs of the second stage.
     weight_lr : float, default=1e-1
@@ -81,7 +81,7 @@ class DoctorNetClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone : None, str, dict, nn.Module or callable, default=None
-        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None means
         "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
@@ -90,7 +90,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     weighting : {"average", "learned"}, default="average"
         Doctor Net, or Weighted Doctor Net.
     protocol : DoctorNetProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `DoctorNetProtocol()`.
 
     Attributes
     ----------
@@ -107,10 +107,11 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     ``history_`` logs ``nll`` in stage ``heads`` and ``average_nll`` in stage ``weights``. An
     annotator without annotations is predicted by the average of the others.
 
-    With ``validation``, the second stage starts from the heads that are kept of the first, and the
-    epoch is chosen from both stages. With ``monitor="likelihood"`` in the protocol, the heads that
-    explain the held-out annotations best are kept. The weights are then learnt on top of them
-    without early stopping, as the weights do not change the likelihood of an annotation.
+    With ``validation``, the second stage starts from the heads kept from the first stage, and the
+    epoch is chosen from both stages. With ``monitor="likelihood"`` in the protocol, the heads under
+    which the held-out annotations are most likely are kept. The weights are then learnt on top of
+    these heads without early stopping, because the weights do not change the likelihood of an
+    annotation.
 
     References
     ----------

@@ -50,10 +50,10 @@ class GraphCompleter(BaseEstimator):
     """Complete a crowd's annotations by graph convolution (GC-MC) [1]_.
 
     Annotators and instances are the nodes of a graph; annotations are its edges, labelled with
-    their class. Two graph convolutions, with one matrix per class, pass messages along the edges.
-    A bilinear decoder predicts how an annotator would annotate an instance. Every training step
-    hides a random part of the annotations and predicts only these, so no annotation explains
-    itself. The result predicts annotations and knows no true classes. To predict classes, train a
+    their class. Two graph convolutions, with one matrix per class, pass messages along the edges. A
+    bilinear decoder predicts how an annotator would annotate an instance. Every training step hides
+    a random part of the annotations and predicts only these, so that no annotation is predicted
+    from itself. The model predicts annotations, not true classes. To predict classes, train a
     classifier on the completed annotations
     (``SelfTrainingCrowdClassifier(annotator=GraphCompleter())``).
 
@@ -76,8 +76,8 @@ class GraphCompleter(BaseEstimator):
     scaling : {"auto", "standard", "rms", None}, default="auto"
         Scaling of the features; see `manyhands.fitting.BaseCrowdClassifier`.
     validation : float or None, default=0.1
-        Share of the annotations held out in training; the epoch that explains them best is kept.
-        None keeps the last.
+        Share of the annotations held out in training; the epoch in which they are most likely is
+        kept. None keeps the last epoch.
     patience : int or None, default=None
         With ``validation``: stop after this many epochs without improvement.
     device : str, default="auto"
@@ -94,7 +94,8 @@ class GraphCompleter(BaseEstimator):
     best_epoch_ : int
         With ``validation``: the epoch that is kept.
     annotators_seen_ : array of bool, shape (n_annotators,)
-        Which annotators have annotations. The others are predicted by the average of these.
+        Which annotators have annotations. The other annotators are predicted by the average of
+        these.
     instance_states_ : tensor of shape (n_samples, hidden + 1)
         Last states of the instances, given all annotations.
     annotator_states_ : tensor of shape (n_annotators, hidden + 1)
@@ -213,7 +214,7 @@ class GraphCompleter(BaseEstimator):
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
         """Return the probability that each annotator gives each class, from the features alone.
 
-        For instances of `fit`, use `complete`, which knows their annotations too.
+        For instances of `fit`, use `complete`, which also uses their annotations.
 
         Parameters
         ----------

@@ -85,7 +85,7 @@ class MaxMIGClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone : None, str, dict, nn.Module or callable, default=None
-        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None means
         "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
     max_epochs, batch_size, lr, weight_decay, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
@@ -99,7 +99,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         annotations. The focal losses are refused: they need the probability of an annotation, which
         this loss does not contain.
     protocol : MaxMIGProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `MaxMIGProtocol()`.
 
     Attributes
     ----------

@@ -45,12 +45,12 @@ class MBEMProtocol(MethodProtocol):
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of a confusion matrix.
     warm_start_network : bool, default=False
-        Continue with the network of the previous round rather than a new one. A cold start, as in
-        the paper's code, lets the network forget mistakes that it has memorised.
+        Continue with the network of the previous round rather than a new one. With a new network,
+        as in the paper's code, mistakes that the old one has memorised are forgotten.
     train_on_own_labels : bool, default=False
         End every round by training a new network on the hard labels of the round's first network.
-        The code does this, but the paper's algorithm does not. The code's authors say that it
-        stands in for more epochs; it also discards the posterior's uncertainty.
+        The code does so, but the paper's algorithm does not: the code's authors say that it
+        replaces further epochs. Hard labels discard the posterior's uncertainty.
     """
 
     _constraints = {
@@ -79,7 +79,7 @@ class MBEMClassifier(LatentClassClassifier):
     Parameters
     ----------
     backbone : None, str, dict, nn.Module or callable, default=None
-        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None means
         "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
@@ -87,12 +87,12 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         stage; ``class_balance`` acts on the inferred classes; ``validation`` keeps the best epoch
         of the last stage.
     n_iterations : int, default=1
-        Rounds after the one on vote shares.
+        Number of rounds after round 0, which trains on the vote shares.
     class_prior : {"estimated", "uniform"}, default="estimated"
         :math:`\rho`: the shares of the network's labels, as in the paper, or no prior, as in the
         paper's code.
     protocol : MBEMProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `MBEMProtocol()`.
 
     Attributes
     ----------
@@ -105,8 +105,9 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         Class probabilities of the training instances given their annotations, which would be the
         targets of another round. An instance without annotations has the prior.
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
-        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
+        Most probable classes of the training instances, or the medians of three or more grades.
+        Like ``posterior_``, they are in the order of X (see `partial_fit`); ``instances_`` holds
+        the ids.
 
     Notes
     -----

@@ -208,10 +208,10 @@ class MetricLearningProtocol(EmbeddingProtocol):
     reset_optimizer, monitor, patience, regression, C, cv, targets
         See `manyhands.fitting.embedding.EmbeddingProtocol`.
     margin : float or None, default=None
-        m. None means 1, 0.2, 0.2, 1 and 5, in the order of ``loss``.
+        Margin m of the loss. None means 1, 0.2, 0.2, 1 and 5, in the order of ``loss``.
     updates_per_epoch : int or "auto", default="auto"
-        Batches per epoch; with few instances an epoch passes over them several times. "auto": as
-        many as `NeuCrowdClassifier` has by default, one per 25.6 instances.
+        Batches per epoch; with few instances, an epoch passes over the instances several times.
+        "auto" means one batch per 25.6 instances, as in `NeuCrowdClassifier`.
     loss_lr : float, default=0.5
         Learning rate of the loss's own parameters (the centres), which plain SGD updates.
     """
@@ -271,7 +271,7 @@ default="triplet"
 verbose, validation, checkpoint, decision, callbacks
         See `manyhands.fitting.BaseCrowdClassifier`. ``class_balance`` acts on the regression.
     protocol : MetricLearningProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `MetricLearningProtocol()`.
 
     Attributes
     ----------

@@ -56,7 +56,7 @@ class NeuCrowdProtocol(EmbeddingProtocol):
     reset_optimizer, monitor, patience, regression, C, cv, targets
         See `manyhands.fitting.embedding.EmbeddingProtocol`.
     tuplet_size : int, default=5
-        n, at least 3 (which makes triplets).
+        Number n of instances in a tuplet. With 3, the smallest number, tuplets are triplets.
     safety_aware : bool, default=True
         Draw safe instances (Def. 3) more often than others, from the second epoch on.
     unsafe_weight : float, default=0.3
@@ -69,7 +69,7 @@ class NeuCrowdProtocol(EmbeddingProtocol):
     robust_anchor : bool, default=True
         Compare with the robust anchor of the class (Def. 4) instead of the anchor itself.
     normalize_anchor : bool, default=True
-        True: the robust anchor is the mean of the embeddings. False: their sum, as printed.
+        If True, the robust anchor is the mean of the embeddings; if False, their sum, as printed.
     sampling_network : bool, default=True
         From the second epoch on, draw ``n_candidates`` times as many tuplets and learn from those
         that the sampling network predicts to be hardest. With ``n_candidates=1`` there is no
@@ -79,7 +79,8 @@ class NeuCrowdProtocol(EmbeddingProtocol):
     sampler_lr : float, default=1e-3
         Learning rate of the sampling network.
     assurance : bool, default=True
-        Weight similarities and anchors by the assurance of the labels; False: weight all equally.
+        Weight similarities and anchors by the assurance of the labels. With False, all have equal
+        weights.
     softmax : {"paper", "code"}, default="paper"
         Where the assurance enters the softmax; see `manyhands.functional.tuplet_nll`.
     eta, similarity_constant : float, default=5.0, 1.0
@@ -152,7 +153,7 @@ verbose, validation, checkpoint, decision, callbacks
         See `manyhands.fitting.BaseCrowdClassifier`. ``class_balance`` acts on the regression;
         anchors are drawn equally often from all classes.
     protocol : NeuCrowdProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `NeuCrowdProtocol()`.
 
     Attributes
     ----------
@@ -169,7 +170,7 @@ verbose, validation, checkpoint, decision, callbacks
     ``hardness_error`` (squared error of the sampling network). It also logs ``safe_share`` (share
     of safe instances), ``hardness_correlation`` (between predicted and actual losses, mean over
     batches), ``step`` (updates so far), ``C``, and ``probe_nll``: the loss, without dropout, of a
-    fixed set of evenly drawn tuplets, each with its own anchor. It serves to compare variants.
+    fixed set of evenly drawn tuplets, each with its own anchor. Compare variants by ``probe_nll``.
     With ``validation``, the epoch is chosen with C = 0.1, and C afterwards. Instances whose
     inferred classes tie enter no tuplet.
 

@@ -104,7 +104,7 @@ checkpoint, decision, callbacks
         problem would no longer be convex. "resample" and "reweight" count annotations more than
         once. Random numbers are drawn for "resample" and ``validation`` only.
     protocol : PersonalProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `PersonalProtocol()`.
 
     Attributes
     ----------

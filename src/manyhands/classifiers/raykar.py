@@ -52,7 +52,8 @@ class RaykarProtocol(MethodProtocol):
         Pseudo-annotations in every entry of a confusion matrix: a Dirichlet prior of
         ``1 + smoothing`` on its rows.
     inner_steps : int, default=100
-        Most L-BFGS iterations of an M-step, which continues from the end of the last one.
+        Maximum number of L-BFGS iterations in an M-step. Each M-step continues from the end of the
+        last one.
     """
 
     _constraints = {
@@ -84,23 +85,25 @@ class RaykarClassifier(LatentClassClassifier):
     tol : float, default=1e-4
         Stop when an iteration changes the loss by less than this share of it.
     max_epochs : int, default=50
-        Most EM iterations.
+        Maximum number of EM iterations.
     batch_size : int, default=1024
         Instances processed at once; the result does not depend on it.
     lr, reset_optimizer
-        Without effect, as there are no gradient steps; they belong to the common interface.
+        Without effect, because there are no gradient steps; these parameters belong to the common
+        interface.
     weight_decay : float, default=1e-2
-        L2 penalty: half of it times the squared weights (not the biases) is added to the mean
-        loss per instance. A regression fitted to convergence needs a larger penalty than a network
-        that is not. Otherwise it overfits the vote shares and outweighs the annotators.
+        L2 penalty: half of it times the squared weights (not the biases) is added to the mean loss
+        per instance. A regression that is fitted to convergence needs a larger penalty than a
+        network, which is not. Otherwise the regression overfits the vote shares and outvotes the
+        annotators.
     class_balance : None, "resample" or "reweight"
-        Instances are weighted by the balance of the vote shares, in both parts of the M-step. The
-        focal losses are refused, as they are not likelihoods.
+        Instances are weighted according to the class balance of the vote shares, in both parts of
+        the M-step. The focal losses are rejected, because they are not likelihoods.
     scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
-        See `manyhands.fitting.BaseCrowdClassifier`. ``validation`` as a fraction always uses the
-        likelihood, because agreement must not choose the number of EM iterations.
+        See `manyhands.fitting.BaseCrowdClassifier`. If ``validation`` is a fraction, it always uses
+        the likelihood, because agreement would choose a wrong number of EM iterations.
     protocol : RaykarProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `RaykarProtocol()`.
 
     Attributes
     ----------
@@ -111,8 +114,9 @@ class RaykarClassifier(LatentClassClassifier):
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
-        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
+        Most probable classes of the training instances, or the medians of three or more grades.
+        Like ``posterior_``, they are in the order of X (see `partial_fit`); ``instances_`` holds
+        the ids.
 
     Notes
     -----

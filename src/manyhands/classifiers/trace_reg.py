@@ -67,7 +67,7 @@ class TraceRegClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone : None, str, dict, nn.Module or callable, default=None
-        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None means
         "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
@@ -75,7 +75,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     trace_weight : float, default=0.01
         :math:`\lambda`.
     protocol : TraceRegProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `TraceRegProtocol()`.
 
     Attributes
     ----------

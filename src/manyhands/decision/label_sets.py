@@ -52,10 +52,11 @@ def decide_sets(
     rule : {"probable", "f1"}, default="probable"
         "probable": tick options that are more probable than not, which minimises the expected
         number of wrong cells. "f1": for each option, maximise the expected F1, by ticking the
-        instances with a probability of at least half of that F1 [1]_. This ticks more, because a
-        missed label lowers F1 more than a false one if labels are rare; it needs many rows.
+        instances with a probability of at least half of that F1 [1]_. "f1" ticks more than
+        "probable", because a missed label lowers F1 more than a false one if labels are rare, and
+        needs many rows.
     threshold : float or array-like of shape (n_options,), optional
-        Tick options that are at least so probable.
+        Tick options with at least this probability.
     costs : (float, float), or array-like of shape (2, n_options), optional
         Costs of a missed label and of a false tick: tick options that are at least as probable as
         false / (missed + false) [2]_.

@@ -220,7 +220,7 @@ def compare_aggregators(
     class is the most common. ``accuracy_ties_shared`` does not depend on the order.
 
     The held-out likelihood detects gross failures but ranks similar methods poorly. A method that
-    mistakes correlated mistakes of annotators for the class can have the higher likelihood.
+    takes correlated mistakes of annotators for the true class can have a higher likelihood.
     """
     table = check_annotations(as_table(table, argument="table"), argument="table")
     codes = None if gold is None else gold_codes(gold, table)

@@ -138,13 +138,13 @@ class DawidSkene(TakesHistory, EMAggregator):
 
     **Ordered classes.** With three or more grades (`AnnotationTable.ordered`) ``labels_`` are the
     medians of the posterior, and the model changes in two ways. First, the centre of the
-    hierarchical prior has a severity of each annotator besides the accuracy. For annotator r it is
-    q_r[c, l] ~ P[c, l] exp(g_r [l = c] + b_r (l - c) / (K - 1)), where P is the crowd's matrix, c
-    the true and l the given one of K grades. (g_r, b_r) are fitted to the annotator's counts and 5
-    annotations distributed like the crowd's (`manyhands.inference.severity`). Second, the estimated
-    class prior is shrunk to the vote shares v: p_c ~ n_c + .1 n v_c, where n_c is the expected
-    number of instances in class c, out of n. Both help most if annotators give few labels or agree
-    only a little. A severity that all annotators share cannot be detected without gold.
+    hierarchical prior has a severity of each annotator, in addition to the accuracy. For annotator
+    r it is q_r[c, l] ~ P[c, l] exp(g_r [l = c] + b_r (l - c) / (K - 1)), where P is the crowd's
+    matrix, c the true and l the given one of K grades. (g_r, b_r) are fitted to the annotator's
+    counts and 5 annotations distributed like the crowd's (`manyhands.inference.severity`). Second,
+    the estimated class prior is shrunk to the vote shares v: p_c ~ n_c + .1 n v_c, where n_c is the
+    expected number of instances in class c, out of n. Both help most if annotators give few labels
+    or agree only a little. A severity that all annotators share cannot be detected without gold.
 
     **Convergence.** On 21 real tables EM takes 9 iterations with the default ``tol`` and 37 with
     1e-9. The smaller value does not improve the labels (accuracy -.0005 ± .0007, log loss +.003 ±

@@ -226,15 +226,15 @@ class EBCC(EMAggregator):
     This is the model of `IBCC`, but each class is a mixture of subtypes (clear eights, and eights
     that look like a three), and an annotator has one confusion row per subtype. Annotators are
     independent given the subtype, not given the class. Annotators who make the same mistakes on the
-    same kind of instance therefore count less than as many independent ones.
+    same kind of instance therefore count less than the same number of independent annotators.
 
     Parameters
     ----------
     max_iter : int, default=500
         Iterations of one restart.
     tol : float, default=1e-7
-        Stop when the lower bound per annotation grows by less. The bound has plateaus between
-        steps, and a larger ``tol`` may stop on one of them.
+        Stop when the lower bound per annotation grows by less. The bound climbs in steps with
+        plateaus in between, and a larger ``tol`` may stop on a plateau.
     n_subtypes : int, default=10
         Maximal number of subtypes per class; those not needed stay empty. With 1 the model is
         IBCC's.

@@ -314,9 +314,9 @@ class IBCC(TakesHistory, EMAggregator):
         Notes
         -----
         An entry of a Dirichlet with parameters a is Beta(a_k, sum(a) - a_k), of mean m and size
-        sum(a). The variational posterior takes the instances' classes to be independent of the
-        confusion matrix, and is too narrow for that. As in `annotator_reliability`, the information
-        that is missing because the classes are uncertain is subtracted from the size:
+        sum(a). The variational posterior treats the classes of the instances as independent of the
+        confusion matrix, and is therefore too narrow. As in `annotator_reliability`, the
+        information that is missing because the classes are uncertain is subtracted from the size:
         m (1 - m) (V_k / m^2 + V_o / (1 - m)^2), where V_k and V_o sum q (1 - q) of the class over
         the annotator's annotations with this response and with others. The size is never below that
         of the prior.

@@ -54,9 +54,9 @@ class RatingMean(BaseEstimator):
         ``values_`` are the plain means.
     precision : bool, default=False
         Whether ratings by annotators with less noise count more. This helps if annotators differ
-        much, and harms if there are few ratings of each.
+        much, and harms if each gives few ratings.
     max_iter : int, default=500
-        Largest number of iterations.
+        Maximum number of iterations.
     tol : float, default=1e-5
         Stop when no value changes by more than this share of the standard deviation of the ratings.
 

@@ -187,8 +187,8 @@ def _logs(
 class WorkerClustering(EMAggregator):
     """Infer true classes, clusters of annotators, and one confusion matrix per cluster.
 
-    This lies between one confusion matrix for all annotators and one per annotator (`DawidSkene`).
-    Annotators with few annotations borrow strength from those with similar answers.
+    The model lies between one confusion matrix for all annotators and one per annotator
+    (`DawidSkene`). Annotators with few annotations borrow strength from those with similar answers.
 
     Parameters
     ----------
@@ -196,8 +196,8 @@ class WorkerClustering(EMAggregator):
     tol : float, default=1e-5
         Stop when the lower bound per annotation grows by less.
     n_clusters : int, default=2
-        Number of clusters; those not needed may end up empty. Two separate careful from careless
-        annotators; a larger crowd supports more clusters.
+        Number of clusters; clusters that are not needed may end up empty. With two, careful
+        annotators are separated from careless ones; a larger crowd supports more clusters.
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
         because the posterior is already distributed.

@@ -105,13 +105,13 @@ class AnnotationPlanner(BaseEstimator):
         far, and each gets the instances on which they help most. "any": any annotator who may be
         asked, at random.
     warm_up : float >= 0, default=1.5
-        Up to so many annotations per instance, instances are chosen by entropy and annotators at
-        random, because with one annotation each every label looks certain. With a classifier there
-        is no warm-up, because its probabilities show which labels are certain.
+        Until instances have this many annotations on average, instances are chosen by entropy and
+        annotators at random, because every label with a single annotation looks certain. With a
+        classifier there is no warm-up, because its probabilities show which labels are certain.
     explore : bool, default=False
         Choose by confusion matrices drawn from their posterior (Thompson sampling), instead of by
-        their means. Annotators of whom little is known then get more work, and work is shared more
-        evenly; docs/planning.md shows where this helps.
+        their means. Annotators about whom little is known then get more work, and work is shared
+        more evenly; docs/planning.md shows where this helps.
     load : float > 0 or None
         Largest number of annotations of a batch per annotator, as a multiple of an equal share.
         None: no limit.
@@ -130,17 +130,18 @@ class AnnotationPlanner(BaseEstimator):
     is_known_ : boolean array of shape (n_instances,)
         Instances whose class was given.
     is_unjudged_ : boolean array of shape (n_annotators,)
-        Annotators with fewer than five annotations, too few to judge them. They are expected to be
-        as good as the crowd, as new annotators are.
+        Annotators with fewer than five annotations, too few to judge them. Like new annotators,
+        they are expected to be as accurate as the crowd.
     table_ : AnnotationTable
 
     Notes
     -----
     A batch contains no instance twice, and no pair that was annotated or passed. Equal scores are
     taken in random order. If annotators share mistakes (``dependence`` of the aggregator), gains
-    are those of tempered annotations. Above 2·10⁷ pairs times squared classes, a batch of n is
-    chosen from the max(n, 4000) least certain instances only, and "accuracy" chooses their
-    annotators by information. With ``load``, the most informative annotators then choose first.
+    are those of tempered annotations. If the number of pairs times the squared number of classes is
+    above 2·10⁷, a batch of n is chosen only from the max(n, 4000) least certain instances, and
+    "accuracy" chooses their annotators by information. With ``load``, the most informative
+    annotators then choose first.
 
     References
     ----------

@@ -128,9 +128,9 @@ def review_queue(
 ) -> ReviewQueue:
     """Rank labels, or single annotations, by the probability (for grades, distance) of an error.
 
-    Mistakes that most annotators share do not stand out, and come last. So also check some labels
-    at random, which alone show how many of the other labels are right. They are drawn from the
-    labels that are neither known nor in the queue, and come first.
+    Mistakes that most annotators share do not stand out, and come last. Therefore also check some
+    labels at random: only these show how many of the other labels are right. Random labels are
+    drawn from the labels that are neither known nor in the queue, and come first.
 
     Parameters
     ----------

@@ -109,7 +109,7 @@ class BradleyTerry(BaseEstimator):
         Whether each annotator has a reliability of their own: 1 on average, 0 for an annotator who
         chooses at random, negative for one who confuses better with worse. "auto": if the marginal
         likelihood supports it. A number is the variance of reliabilities. False: all annotators
-        count alike.
+        count equally.
     position : bool, default=True
         Whether to estimate a preference for the left or right side, of the crowd and of each
         annotator.
@@ -119,7 +119,7 @@ class BradleyTerry(BaseEstimator):
         Variance of the normal prior of strengths. None: it is estimated. ``inf``: no prior, which
         is the maximum-likelihood estimate.
     max_iter : int, default=200
-        Most iterations of each fit.
+        Maximum number of iterations of each fit.
     tol : float, default=1e-6
         Stop when the log likelihood per comparison changes by at most ``tol``, or every strength by
         at most ``10 * tol``.
@@ -155,7 +155,7 @@ class BradleyTerry(BaseEstimator):
     position_, ties_ : float
         Position bias and tendency to ties of the typical annotator.
     reliability_variance_ : float
-        Variance of the reliabilities; 0 if annotators count alike.
+        Variance of the reliabilities; 0 if annotators count equally.
     evidence_ : dict {float: float}
         Log marginal likelihood for every variance of reliabilities that was tried.
     strength_variance_ : float
@@ -165,7 +165,7 @@ class BradleyTerry(BaseEstimator):
         If intervals are clustered by question, the variance within a question is left out.
         Intervals are widened if it is above 1.
     clustered_ : bool
-        Whether intervals allow for dependence between answers to the same question. They do where
+        Whether intervals allow for dependence between answers to the same question. They do so if
         questions are named and each is asked several times.
     warnings_ : list of str
         Texts of the warnings that the fit gave.
@@ -489,7 +489,7 @@ class BradleyTerry(BaseEstimator):
         ----------
         left, right : ids, or sequences of shape (k,)
         annotator : id or sequence of shape (k,), optional
-            Who would answer; None (also within the sequence) for a typical annotator.
+            The annotator who would answer; None (also within the sequence) for a typical annotator.
 
         Returns
         -------

@@ -212,7 +212,7 @@ class CrowdInGClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone : None, str, dict, nn.Module or callable, default=None
-        Network from features to class logits, such as "mlp", "cnn" or one of your own; None is
+        Network from features to class logits, such as "mlp", "cnn" or one of your own; None means
         "mlp" with 128 hidden units. `manyhands.nn.make_backbone` lists all.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
 scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
@@ -234,7 +234,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         Features of the annotators for generator, discriminator and auxiliary network. None means
         one-hot vectors.
     protocol : CrowdInGProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `CrowdInGProtocol()`.
 
     Attributes
     ----------

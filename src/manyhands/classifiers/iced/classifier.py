@@ -56,16 +56,16 @@ class ICEDProtocol(MethodProtocol):
     prior : {"uniform", "estimated"}, default="uniform"
         Prior of the classes in inference. Together with ``em`` it determines how many instances of
         rare classes are inferred. The paper's experiments use "hard" and "uniform". Its formula
-        (:math:`\Phi`) is "hard" and "estimated", which infers too few instances of rare classes
-        and warns of it. "soft" and "estimated" infer best.
+        (:math:`\Phi`) is "hard" and "estimated", which infers too few instances of rare classes and
+        warns of it. "soft" with "estimated" infers most accurately.
     smoothing : float, default=0.01
         Pseudo-annotations in each entry of a confusion matrix.
     em_max_iter : int, default=50
         Maximum number of EM iterations per round.
     em_start : {"votes", "previous"}, default="votes"
-        Initial labels of EM in every round: the votes, or the labels of the previous round (for
-        synthetic instances always their votes), which takes fewer iterations. Hard EM hardly
-        changes its initial labels, so with "previous" it keeps the mistakes of its first round.
+        Initial labels of EM in every round: the votes, or the labels of the previous round (but
+        always the votes for synthetic instances), which takes fewer iterations. Hard EM hardly
+        changes its initial labels, so with "previous" the mistakes of the first round remain.
     synthesis : {"auto", "decoder", "embedding", "input", None}, default="auto"
         Space in which synthetic instances are made. "decoder": a decoder maps points between
         embeddings back to instances; it is first trained as part of an autoencoder, and refitted in
@@ -77,7 +77,7 @@ class ICEDProtocol(MethodProtocol):
         Label of a synthetic instance: inferred from its annotations as for real instances, or the
         class for which it was made.
     regenerate : bool, default=True
-        Make new synthetic instances in every round; False: only in the first.
+        Make new synthetic instances in every round; with False, only in the first round.
     targets : {"hard", "soft"}, default="hard"
         Train on the most probable class, as in the paper, or on the posterior.
     warm_up : {"certainty", "together", "all", None}, default="certainty"
@@ -155,10 +155,10 @@ class ICEDClassifier(LatentClassClassifier):
     batch_size, lr, weight_decay, class_balance, scaling, device, random_state, \
 verbose, validation, checkpoint, decision, callbacks
         See `manyhands.fitting.BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes,
-        synthetic instances included. ``validation`` chooses among the rounds, as a fraction always
-        by the likelihood: agreement must not choose their number.
+        synthetic instances included. ``validation`` chooses among the rounds. If it is a fraction,
+        it does so by likelihood, because agreement would choose a wrong number of rounds.
     protocol : ICEDProtocol or None, default=None
-        Variants and details of published experiments; None: the defaults described there.
+        Variants and details of published experiments; None means `ICEDProtocol()`.
 
     Attributes
     ----------
@@ -166,8 +166,9 @@ verbose, validation, checkpoint, decision, callbacks
         Class probabilities of the training instances in the round that is kept: inferred, or those
         of the network for instances without annotations.
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
-        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
+        Most probable classes of the training instances, or the medians of three or more grades.
+        Like ``posterior_``, they are in the order of X (see `partial_fit`); ``instances_`` holds
+        the ids.
     observed_posterior_ : array of shape (n_samples, n_classes)
         The same inference on the observed annotations alone, before any synthetic instance.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
@@ -189,9 +190,9 @@ verbose, validation, checkpoint, decision, callbacks
     ``inference_minority_recall``.
 
     With several classes, each rarer one is raised to the size of the largest. An instance whose two
-    most probable classes tie is no candidate for synthesis, and is trained on as a share of both.
-    If no instance has two annotations, the labels are the annotations. Abstentions count as
-    missing annotations.
+    most probable classes tie is not a candidate for synthesis, and has an equal share of both in
+    training. If no instance has two annotations, the labels are the annotations. Abstentions count
+    as missing annotations.
 
     The groups of the warm-up are levels of certainty if all instances have equally many
     annotations. Otherwise (as when ``validation`` holds out a fraction) they are its quartiles.

@@ -363,11 +363,11 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         Chooses the predicted annotations to add: `DistributionAwareSelector` (None),
         `ConfidenceSelector`, `RandomSelector` or `SamplingSelector`.
     annotator : crowd classifier, completer or None, default=None
-        Another model that annotates first: a crowd classifier, or a completer such as
-        `GraphCompleter`, with ``fit(X, table)`` and ``predict_annotation_proba(X)`` (or
-        ``complete(rows)``, which is preferred; rows are positions in X). It is trained in round
-        0, cloned and seeded like the estimator. ``estimator`` is trained from round 1 on, and
-        only its rounds can be kept.
+        Another model that makes the first pseudo-annotations: a crowd classifier, or a completer
+        such as `GraphCompleter`, with ``fit(X, table)`` and ``predict_annotation_proba(X)`` (or
+        ``complete(rows)``, which is preferred; rows are positions in X). It is trained in round 0,
+        cloned and seeded like the estimator. ``estimator`` is trained from round 1 on, and only its
+        rounds can be kept.
     n_rounds : int, default=5
         Number of times that annotations are added and a new estimator is trained; 0 trains the
         estimator once. There are fewer rounds if no annotation is missing any more.
@@ -392,9 +392,9 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         Number of folds; each is predicted by a self-training on the others.
     validation : None, float or (X, y_gold), default=None
         None trains all rounds and keeps the last. With a float, this fraction of the observed
-        annotations is held out, and never replaced by pseudo-annotations; the round with the
-        highest likelihood of them is kept. With gold labels, the round with the highest accuracy is
-        kept.
+        annotations is held out, and never replaced by pseudo-annotations; the round under which
+        they have the highest likelihood is kept. With gold labels, the round with the highest
+        accuracy is kept.
     patience : int or None, default=None
         With ``validation``: stop after this many rounds without improvement.
     checkpoint : str, Path or None, default=None

@@ -57,7 +57,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     Several simple classifiers (the members) are fitted to the posterior of the classes, and predict
     every instance out of fold, without its own annotations. Each member's exponent and weight
     maximise the likelihood of the annotations. The stack's prediction then enters the posterior of
-    the next round like a further annotation. Six rounds suffice. It takes seconds and needs no
+    the next round like a further annotation. Six rounds suffice. A fit takes seconds and needs no
     torch.
 
     Parameters
@@ -68,11 +68,12 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         than 1,000 columns; a convolutional network for images (this needs torch). An estimator may
         be any classifier of scikit-learn that takes sample weights, any regressor of several
         outputs, a network or the name of a backbone, or an object as
-        `manyhands.classifiers.stacking.members` describes. They get arrays, even if X is a frame,
-        and codes of the classes. A view is a transformer, fitted once to X. "auto" cannot be
+        `manyhands.classifiers.stacking.members` describes. Members get arrays, even if X is a
+        frame, and codes of the classes. A view is a transformer, fitted once to X. "auto" cannot be
         combined with members of your own.
     n_rounds : int, default=6
-        The first round only initialises the others; predictions are averaged over these.
+        Number of rounds. The first one only initialises the others, over which predictions are
+        averaged.
     classifier_weight : float, default=2
         Exponent b of the stack's probabilities in the joint posterior with the annotations.
     crowd_strength : float above 0, default=5
@@ -82,8 +83,8 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         Class shares that the posterior must have. "uniform": equal shares. "estimated": no
         constraint. "auto": no constraint in ``posterior_``; in the rounds, shares between the
         unconstrained and equal ones, closer to equal if the votes are spread more evenly over the
-        classes (``prior_shrinkage_``). This is an assumption: if you know the shares, give them, in
-        the order of the table's classes or by class.
+        classes (``prior_shrinkage_``). "auto" is an assumption: if you know the shares, give them,
+        in the order of the table's classes or by class.
     vote_share : "auto" or float in [0, 1], default="auto"
         Weight of an instance's vote shares in the targets of the members. "auto": 0 if the stack
         is more informative than one more annotator would be (``relative_informedness_`` above
@@ -110,7 +111,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         ``decision`` has no effect on ``labels_``, which always follow "auto"; for another rule, use
         ``decide(model.posterior_, ...)``.
     random_state : int, RandomState or None
-        Draws folds and landmarks.
+        Seed of the folds and the landmarks.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -121,8 +122,9 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     posterior_ : array of shape (n_samples, n_classes)
         Class probabilities of the training instances, given their features and any annotations.
     labels_ : array of shape (n_samples,)
-        Their most probable classes, of three or more grades the medians. Like ``posterior_``,
-        they are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
+        Most probable classes of the training instances, or the medians of three or more grades.
+        Like ``posterior_``, they are in the order of X (see `partial_fit`); ``instances_`` holds
+        the ids.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         [annotator, true, given], counted against ``posterior_``. An annotator without annotations
         gets ``pooled_confusion_``.
@@ -139,7 +141,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         How the instances with known labels were chosen: as given, or by a rank test with its
         p value in ``gold_p_value_``. None without known labels, or if nothing depends on it.
     gold_note_ : str or None
-        Note on the use of known labels that were chosen; None for others.
+        Note on the use of known labels that were not drawn at random; None for a random sample.
     sample_note_ : str or None
         Note that known labels of a random sample contradict the posterior of the other instances,
         which is overconfident.
