@@ -128,9 +128,8 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).
     labels_ : array of shape (n_samples,)
-        Most probable classes of the training instances, or the medians of three or more grades.
-        Like ``posterior_``, they are in the order of X (see `partial_fit`); ``instances_`` holds
-        the ids.
+        Most probable classes of the training instances, or medians of three or more grades. They
+        and ``posterior_`` are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
 
     Notes
     -----

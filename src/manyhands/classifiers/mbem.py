@@ -105,9 +105,8 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         Class probabilities of the training instances given their annotations, which would be the
         targets of another round. An instance without annotations has the prior.
     labels_ : array of shape (n_samples,)
-        Most probable classes of the training instances, or the medians of three or more grades.
-        Like ``posterior_``, they are in the order of X (see `partial_fit`); ``instances_`` holds
-        the ids.
+        Most probable classes of the training instances, or medians of three or more grades. They
+        and ``posterior_`` are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
 
     Notes
     -----

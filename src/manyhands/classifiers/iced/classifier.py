@@ -166,9 +166,8 @@ verbose, validation, checkpoint, decision, callbacks
         Class probabilities of the training instances in the round that is kept: inferred, or those
         of the network for instances without annotations.
     labels_ : array of shape (n_samples,)
-        Most probable classes of the training instances, or the medians of three or more grades.
-        Like ``posterior_``, they are in the order of X (see `partial_fit`); ``instances_`` holds
-        the ids.
+        Most probable classes of the training instances, or medians of three or more grades. They
+        and ``posterior_`` are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
     observed_posterior_ : array of shape (n_samples, n_classes)
         The same inference on the observed annotations alone, before any synthetic instance.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)

@@ -122,9 +122,8 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     posterior_ : array of shape (n_samples, n_classes)
         Class probabilities of the training instances, given their features and any annotations.
     labels_ : array of shape (n_samples,)
-        Most probable classes of the training instances, or the medians of three or more grades.
-        Like ``posterior_``, they are in the order of X (see `partial_fit`); ``instances_`` holds
-        the ids.
+        Most probable classes of the training instances, or medians of three or more grades. They
+        and ``posterior_`` are in the order of X (see `partial_fit`); ``instances_`` holds the ids.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         [annotator, true, given], counted against ``posterior_``. An annotator without annotations
         gets ``pooled_confusion_``.
