@@ -134,12 +134,10 @@ def stop_rows(name: str, records: list[Record]) -> list[str]:
     ]  # fmt: skip
 
 
-def stops(records: list[Record]) -> Iterator[str]:
-    """Yield the tables of stopping; the default was run with all other policies."""
+def stops(found: Chosen) -> Iterator[str]:
+    """Yield the tables of stopping."""
     heads = ["set", "expected gain 2 to 6", "true gain", "stops at", "accuracy there, and at 8",
              "level minus accuracy at 5"]  # fmt: skip
-    found = chosen(records, "stopping")
-    found |= {(s, "auto"): r for (s, p), r in chosen(records, "tables").items() if p == ERE}
     for policy in ("auto", *STOPPING):
         if rows := [stop_rows(s, each) for (s, p), each in found.items() if p == policy]:
             yield from titled(f"**{policy}**", table(heads, rows))
@@ -334,6 +332,7 @@ def runs_of(found: Chosen) -> str:
 SECTIONS: dict[str, tuple[str, Callable[[Chosen], Iterable[str]]]] = {
     "tables": ("tables", partial(area_table, low=2.0)),
     "saved": ("tables", saved),
+    "stopping": ("stopping", stops),
     "each": ("each", each_lines),
     "audit": ("audit", audit_lines),
     "confirmation": ("confirmation", partial(area_table, low=1.5)),
@@ -357,9 +356,11 @@ def page(records: list[Record]) -> dict[str, Any]:
     """The sections whose parts have records: their lines, the number of runs, and the days."""
     of = {part: chosen(records, part) for part in dict.fromkeys(r["part"] for r in records)}
     of["safeguards"] = paired(of.get("safeguards", {}))
-    shown = SECTIONS | {"stopping": ("stopping", lambda found: stops(records))}
+    # The default way to stop was run with all other policies.
+    auto = {(s, "auto"): runs for (s, p), runs in of.get("tables", {}).items() if p == ERE}
+    of["stopping"] = of.get("stopping", {}) | auto
     values: dict[str, Any] = {}
-    for name, (part, lines) in shown.items():
+    for name, (part, lines) in SECTIONS.items():
         if of.get(part):
             own = [record for runs in of[part].values() for record in runs]
             about = {f"{name}_runs": runs_of(of[part]), f"{name}_date": days(own)}
