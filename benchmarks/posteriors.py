@@ -226,7 +226,7 @@ def fit(cases: list[Case], **parameters: Any) -> Fits:
     return {case.name: case.figures(model.posterior_) for case, model in models}
 
 
-# -- Lone annotators: from which share of compared instances on they are not believed
+# -- Lone annotators: from which share of compared instances on their labels are estimated
 
 
 COMPARED = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4)
@@ -246,16 +246,18 @@ def lone(cases: list[Case]) -> Iterator[str]:
         found = []
         for share in SHARES:
             for seed in THINNINGS:
-                compared, fits = believed_or_not(case, share, seed)
+                compared, fits = known_or_not(case, share, seed)
                 found.append([fits[compared < least][1] for least in COMPARED])
                 by_share[share].append(fits)
         for least, values in zip(COMPARED, np.transpose(found), strict=True):
             losses[least][case.name] = float(values.mean())
     yield from left_out_table(losses, LEAST_COMPARED, family_of)
     yield (
-        "Accuracy / log loss / ECE, means over the tables, by the share of instances that keep all "
-        "annotations; and the draws in which the fit *collapses*: a class gets more than "
-        f"{100 * COLLAPSED:.0f} % of the instances above its share by gold.\n"
+        "The next table has accuracy / log loss / ECE, means over the tables, by the share of "
+        "instances that keep all annotations. The labels of lone annotators are estimated like "
+        "all others, or taken as known. A fit *collapses* if a class gets more than "
+        f"{100 * COLLAPSED:.0f} % of the instances above its share by gold; the last columns count "
+        "the draws in which this happens.\n"
     )
     rows = []
     for share, fits_of in by_share.items():
@@ -263,7 +265,7 @@ def lone(cases: list[Case]) -> Iterator[str]:
         shown = [" / ".join(f"{x:.3f}" for x in mean[:3]) for mean in means]
         counts = (np.array(fits_of)[:, :, 3] > COLLAPSED).sum(axis=0)
         rows.append([f"{share:g}", *shown, *(f"{n} of {len(fits_of)}" for n in counts)])
-    heads = ["not believed", "believed", "collapsed, not believed", "collapsed, believed"]
+    heads = ["estimated", "taken as known", "collapsed, estimated", "collapsed, taken as known"]
     yield from lines_of(["share", *heads], rows)
     shares = {case.name: share_compared(case.table) for case in cases}
     least = min(shares, key=lambda name: shares[name])
@@ -273,7 +275,7 @@ def lone(cases: list[Case]) -> Iterator[str]:
     )
 
 
-def believed_or_not(case: Case, share: float, seed: int) -> tuple[float, list[tuple[float, ...]]]:
+def known_or_not(case: Case, share: float, seed: int) -> tuple[float, list[tuple[float, ...]]]:
     """Return the share of compared instances, and figures with isolated labels known or not.
 
     The last figure is the greatest excess of a class over its share by gold.
