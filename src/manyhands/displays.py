@@ -234,7 +234,7 @@ class AgreementDisplay:
         measure : {"agreement", "kappa"}, default="agreement"
             Share of equal annotations, or Cohen's kappa, of every pair.
         most : int, default=40
-            Largest number of annotators to show; the busiest are chosen.
+            Maximum number of annotators to show; the busiest are chosen.
         least : int, default=5
             Pairs that share fewer instances are grey: their agreement is mostly noise.
         ax : matplotlib axes, optional

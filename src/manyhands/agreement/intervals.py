@@ -100,8 +100,8 @@ def jackknife(measure: Callable[..., T], table: Annotations, *, level: float = 0
     -------
     Interval
         The bounds are NaN if the instances cannot show how far the measure varies: if there are
-        fewer than two, if all of them agree, or if the measure would be undefined without a single
-        one.
+        fewer than two, if all of them agree, or if leaving one out would make the measure
+        undefined.
 
     Raises
     ------

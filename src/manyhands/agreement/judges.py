@@ -120,12 +120,12 @@ class Judge:
     people_kappa : float
         Agreement among people beyond chance, on the same items.
     n_items : int
-        Items that this judge labelled, and at least two people.
+        Number of items labelled by this judge and by at least two people.
     may_be_best : bool
         Whether no other judge with at least 10 items is surely better.
     more_items : float
-        About how many times as many items would be needed for a verdict; 1 if there is one, NaN if
-        unknown.
+        Rough factor by which the number of items would have to grow for a verdict; 1 if there is a
+        verdict, NaN if unknown.
     classes : tuple of ClassUse
         How often the judge gives each class, compared with people.
     """

@@ -165,8 +165,8 @@ def fleiss_kappa(table: Annotations) -> float:
     .. math:: \kappa = \frac{p_a - \sum_k \pi_k^2}{1 - \sum_k \pi_k^2}, \qquad
         \pi_k = \frac{1}{n} \sum_i \frac{r_{ik}}{r_i},
 
-    where :math:`p_a` is `percent_agreement`. Every instance weighs the same, however many
-    annotations it has. Instances with a single annotation enter :math:`\pi` (the mean is over
+    where :math:`p_a` is `percent_agreement`. All instances have the same weight, however many
+    annotations they have. Instances with a single annotation enter :math:`\pi` (the mean is over
     the n instances with any annotation) but not :math:`p_a`. If all instances have the same number
     of annotations, this is the kappa of [1]_. Repeated (instance, annotator) pairs count as
     annotations by different annotators.
@@ -181,9 +181,9 @@ def fleiss_kappa(table: Annotations) -> float:
 
 
 def gwet_ac1(table: Annotations) -> float:
-    """Return Gwet's AC1 [1]_, agreement beyond chance that bears one dominant class.
+    """Return Gwet's AC1 [1]_: agreement beyond chance, also if one class is dominant.
 
-    It is `gwet_ac2` with identity weights, which describes it.
+    This is `gwet_ac2` with identity weights; see there for details.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def gwet_ac2(table: Annotations, *, weights: Weights = "quadratic") -> float:
     float
         NaN if no instance has two annotations, or if ``table.classes`` holds fewer than two
         classes. If only one of several classes occurs, AC2 is 1: unlike kappa and alpha, it is
-        defined there.
+        defined in this case.
 
     Raises
     ------

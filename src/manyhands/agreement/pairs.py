@@ -65,7 +65,7 @@ def cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -
     table : AnnotationTable
         Observed annotations only.
     weights : {"identity", "quadratic"}, default="identity"
-        "identity": all disagreements count the same. "quadratic": a disagreement counts by the
+        "identity": all disagreements count equally. "quadratic": a disagreement counts by the
         squared number of steps between the classes in ``table.classes`` (weighted kappa [2]_, for
         ordinal classes).
 

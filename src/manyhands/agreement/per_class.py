@@ -62,8 +62,8 @@ def class_agreement(table: Annotations) -> ClassAgreement:
         \qquad \kappa_k = \frac{P_k - \pi_k}{1 - \pi_k}.
 
     If all instances have the same number of annotations, these are the conditional probability and
-    the category kappa of [1]_. Every instance weighs the same, as in `percent_agreement`, which is
-    the mean of ``agreement`` weighted by ``share``. If no instance has a single annotation,
+    the category kappa of [1]_. All instances have the same weight, as in `percent_agreement`, which
+    is the mean of ``agreement`` weighted by ``share``. If no instance has a single annotation,
     `fleiss_kappa` is the mean of ``kappa`` weighted by share (1 - share). Repeated (instance,
     annotator) pairs count as annotations by different annotators.
 

@@ -403,7 +403,7 @@ def from_counts(
     Returns
     -------
     AnnotationTable
-        With n instances and as many places for votes as the instance with most votes has.
+        With n instances, and one place for each vote of the instance with the most votes.
 
     Raises
     ------

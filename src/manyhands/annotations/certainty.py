@@ -73,8 +73,8 @@ def label_assurance(table: AnnotationTable, *, smoothing: float | str = "auto") 
 
     :math:`A_i = |1 - \frac{2}{d} \|y_i\|_1|` for two classes and d votes (Def. 2). For C classes it
     is :math:`(C p_i - 1) / (C - 1)`, where :math:`p_i` is the share of the class with most votes
-    (by their weights). With two classes both agree. It is 1 for a unanimous instance, and 0 if all
-    classes have equal votes.
+    (by their weights). With two classes, both formulas agree. The assurance is 1 for a unanimous
+    instance, and 0 if all classes have equal votes.
 
     Parameters
     ----------

@@ -155,9 +155,9 @@ def from_frame(
         If df is not a data frame, or a column is unknown; if labels cannot be classes, or are or
         may be sets of labels, or ``option`` is unknown; if an id is missing, a label is outside
         ``classes``, an id is outside ``tasks`` or ``workers``, or a pair is repeated; if an
-        annotator has two families; if a value of ``abstain`` or ``skip`` is in both, is a class,
-        or differs in type from the labels; if a row has both a label and a pass; or if the labels
-        have no order, or are no numbers, although ``scale`` needs that.
+        annotator has two families; if a value of ``abstain`` or ``skip`` is in both, is a class, or
+        differs in type from the labels; if a row has both a label and a pass; or if the labels have
+        no order, or are not numbers, although ``scale`` needs that.
     """
     data, task = with_joined_task(read_data_frame(df), text_name(task))
     named = {"task": task, "worker": text_name(worker), "label": text_name(label)}

@@ -460,7 +460,7 @@ class AnnotationTable:
         Raises
         ------
         AnnotationError
-            If a class of either table is no number.
+            If a class of either table is not a number.
         """
         tables = self, other
         if np.array_equal(self.classes, other.classes):

@@ -127,8 +127,8 @@ def as_table(
     argument : str
         Its name, for messages.
     what : str or None
-        What needs to know the annotators, for the message that refuses a table without them. None:
-        such a table is accepted.
+        Name of what needs to know the annotators, for the message that rejects a table without
+        annotators. None: such a table is accepted.
 
     Raises
     ------

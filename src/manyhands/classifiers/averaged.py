@@ -51,17 +51,18 @@ def _members_have(method: str) -> Any:
 class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
     """Average the class probabilities of several classifiers: methods, seeds or fold models.
 
-    Every member counts the same. `fit` trains them all on the same annotations. `of_fitted`
+    All members count equally. `fit` trains all of them on the same annotations. `of_fitted`
     averages classifiers that are fitted already, such as the fold models of
     `manyhands.cross_predict`.
 
     Parameters
     ----------
     estimators : list of classifiers or None, default=None
-        They are cloned, never fitted in place. None: five of `CrowdLayerClassifier`, which differ
-        by their seeds. A parameter of the k-th is ``<k>__<name>`` in ``set_params``.
+        The members. They are cloned, never fitted in place. None means five `CrowdLayerClassifier`,
+        which differ by their seeds. A parameter of the k-th member is ``<k>__<name>`` in
+        ``set_params``.
     validation : None, float or (X, y_gold), default=None
-        Passed to every member that has the parameter and no value of its own.
+        Passed to every member that has this parameter but no value for it.
     checkpoint : str, Path or None, default=None
         Path from which the members' checkpoint files are named (``<stem>-member<k>``). A later
         ``fit`` on the same data with the same parameters continues from them.
@@ -75,7 +76,7 @@ default="auto"
     verbose : int, default=0
         1 shows the members' progress bars.
     random_state : int, RandomState or None, default=None
-        Seeds every member that has no seed of its own, each differently.
+        Gives a different seed to every member that has no seed of its own.
 
     Attributes
     ----------

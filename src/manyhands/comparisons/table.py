@@ -74,7 +74,7 @@ class ComparisonTable:
     questions : array or None
         The original ids of the questions.
     weights : float32 array of shape (n_comparisons,) or None
-        How many comparisons each row counts as; None means all 1.
+        Number of comparisons that each row counts as; None means all 1.
     has_sides : bool
         Whether left and right are the sides that the annotator saw. If not, as with pairs made from
         scores, no preference for a side is estimated.
@@ -154,8 +154,8 @@ class ComparisonTable:
         ----------
         df : pandas, polars or pyarrow data frame
         left, right : str
-            Columns of the ids of the two items. If the defaults are no columns, the names that
-            other tools use are tried, such as ``model_a`` and ``model_b`` of the Arena.
+            Columns of the ids of the two items. If there are no such columns, the names that other
+            tools use are tried, such as ``model_a`` and ``model_b`` of the Arena.
         winner : str
             Column of the winner: the id of one of the two items; or ``left``, ``right``;
             ``model_a``, ``model_b``; ``a``, ``b``; or ``tie``, ``tie (bothbad)`` and the like.
@@ -185,9 +185,9 @@ class ComparisonTable:
         Raises
         ------
         AnnotationError
-            If ``df`` is no data frame, a column is missing, an id is empty or unknown, an item is
-            compared with itself, a winner is neither side, a weight is negative or not finite, or
-            ``time`` is given.
+            If ``df`` is not a data frame, a column is missing, an id is empty or unknown, an item
+            is compared with itself, a winner is neither side, a weight is negative or not finite,
+            or ``time`` is given.
 
         Warns
         -----
@@ -455,7 +455,7 @@ class ComparisonTable:
             `AnnotationTable`, the question of each instance. Only scores on the same question are
             compared. None: all scores of an annotator are compared.
         margin : float, default=0
-            Scores that differ by no more are a tie.
+            Scores that differ by no more than this are a tie.
 
         Returns
         -------
@@ -464,7 +464,7 @@ class ComparisonTable:
         Raises
         ------
         AnnotationError
-            If scores are no numbers, ``margin`` is negative, nobody scored two items of one
+            If scores are not numbers, ``margin`` is negative, nobody scored two items of one
             question, or there would be too many pairs.
 
         Examples

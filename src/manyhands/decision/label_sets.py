@@ -27,7 +27,8 @@ class SetDecision(NamedTuple):
     ----------
     ticks : boolean array of shape (n, n_options)
     threshold : array of shape (n_options,)
-        An option is ticked if it is at least so probable (more probable, for the rule "probable").
+        An option is ticked if its probability is at least this (more than this, for the rule
+        "probable").
     n_ticked : integer array of shape (n_options,)
         Number of instances for which each option is ticked.
     expected_f1 : array of shape (n_options,)

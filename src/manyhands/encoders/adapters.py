@@ -56,7 +56,7 @@ class _AroundModel:
 
 
 class SentenceTransformerEncoder(_AroundModel, FrozenEncoder):
-    """Texts as sentence-transformers encodes them.
+    """Encode texts with a model of sentence-transformers.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class SentenceTransformerEncoder(_AroundModel, FrozenEncoder):
 
 
 class TransformersEncoder(_AroundModel, FrozenEncoder):
-    """Texts as the last hidden states of a transformer, pooled.
+    """Encode texts as the pooled last hidden states of a transformer.
 
     Parameters
     ----------
@@ -218,12 +218,12 @@ class TransformersEncoder(_AroundModel, FrozenEncoder):
 
 
 class TorchEncoder(_AroundModel, FrozenEncoder):
-    """Rows as the output of a torch module.
+    """Encode rows as the output of a torch module.
 
     Parameters
     ----------
     model : nn.Module
-        Returns one vector per row. It is used in evaluation mode, without gradients.
+        A module that returns one vector per row. It is used in evaluation mode, without gradients.
     preprocess : callable, optional
         Turns a row into a tensor, such as a transform of torchvision does. Paths are first opened
         as PIL images. Default: arrays are used unchanged, as float32.
@@ -278,7 +278,7 @@ class TorchEncoder(_AroundModel, FrozenEncoder):
 
 
 class TimmEncoder(TorchEncoder):
-    """Images as a network of timm, or of torchvision, encodes them.
+    """Encode images with a network of timm or torchvision.
 
     Parameters
     ----------

@@ -395,7 +395,7 @@ class FrozenEncoder(TransformerMixin, BaseEstimator):
 
 
 class FunctionEncoder(FrozenEncoder):
-    """Encode rows by a function of the user.
+    """Encode rows with your own function.
 
     Parameters
     ----------

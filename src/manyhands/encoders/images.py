@@ -75,7 +75,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
     n_centroids : int, default=400
         Number of patches in the dictionary.
     n_components : int, default=256
-        Number of principal components, at most as many as images.
+        Number of principal components; at most the number of images.
     random_state : int, RandomState or None
         Seed of the random patches and of the clustering.
 

@@ -87,9 +87,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     verbose : int, default=0
         1 shows a progress bar.
     validation : None, float or (X, y_gold), default=None
-        None trains for a fixed number of epochs and keeps the last. A float holds out this fraction
-        and chooses the epoch as ``monitor`` says, a field of the protocol. With gold labels, the
-        epoch most accurate on them is kept. ``patience``, another field, ends the training early.
+        None trains for a fixed number of epochs and keeps the last. A float holds out this
+        fraction, and the protocol's field ``monitor`` says how the epoch is chosen. With gold
+        labels, the most accurate epoch is kept. The protocol's field ``patience`` ends the training
+        early.
     checkpoint : str, Path or None, default=None
         File written after every epoch, from which the same ``fit`` resumes to the same weights.
     decision : {"auto", "posterior", "median", "balanced"} or array of shape \
@@ -97,11 +98,11 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         How `predict` (and so `score`) chooses a class; probabilities and training do not change.
         "posterior" chooses the most probable class, "median" the median of classes that are in
         their order, and a matrix of costs ``[true, decided]`` the class with the least expected
-        cost. "balanced" chooses the class with the largest probability divided by
-        ``class_prior_``, for classifiers whose probabilities imply that prior; others refuse it.
-        "auto" is "median" where the annotations are three or more grades
-        (`AnnotationTable.ordered`), else "posterior"; ``labels_``, where a method has them, are
-        labelled so whatever ``decision`` says. See `manyhands.decide`.
+        cost. "balanced" chooses the class with the largest probability divided by ``class_prior_``,
+        for classifiers whose probabilities imply that prior; others refuse it. "auto" is "median"
+        where the annotations are three or more grades (`AnnotationTable.ordered`), else
+        "posterior"; ``labels_``, where a method has them, always follow "auto", whatever
+        ``decision`` says. See `manyhands.decide`.
     callbacks : list of Callback or None, default=None
         Objects that are called for every epoch; see `manyhands.training.Callback`. Not saved.
     protocol : MethodProtocol or None, default=None

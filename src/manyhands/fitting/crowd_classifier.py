@@ -116,7 +116,7 @@ class CrowdClassifierMixin(ClassifierMixin):
         duplicates: Duplicates = "error",
         watch: Watch | None = None,
     ) -> Self:
-        """Add annotations, of new instances or of old ones, and go on with the training.
+        """Add annotations, of new instances or of old ones, and continue the training.
 
         The first call equals `fit`. Later ones train on everything seen, most methods from the
         parameters found so far, for fewer epochs, the smaller the share of new annotations.

@@ -153,7 +153,7 @@ def deal_instances(
         The unit of each instance, from 0 (`instance_units`).
     rng : Generator
     labels : integer array of shape (n_instances,), optional
-        Class of each instance, from 0, or -1 for none, in place of that with most votes.
+        Class of each instance, from 0, or -1 for none, in place of the class with the most votes.
 
     Returns
     -------

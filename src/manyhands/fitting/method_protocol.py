@@ -40,9 +40,9 @@ class MethodProtocol:
     reset_optimizer : bool, default=False
         Make a new Adam every epoch, as the code released with CoNAL and CrowdInG does.
     monitor : {"agreement", "likelihood"}, default="agreement"
-        With ``validation`` as a fraction. "agreement": hold out whole instances; keep the last
-        epoch, unless that with the highest `vote_agreement` is better by a paired z > 1.
-        "likelihood": hold out single annotations; keep the epoch that explains them best.
+        What is held out if ``validation`` is a fraction. "agreement": whole instances; the last
+        epoch is kept, unless the epoch with the highest `vote_agreement` is better by a paired z >
+        1. "likelihood": single annotations; the epoch under which they are most likely is kept.
     patience : int or None, default=None
         With ``validation``: stop after this many epochs without a new best one.
 

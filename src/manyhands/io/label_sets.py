@@ -79,9 +79,9 @@ def read_label_sets(
     task, worker : str
         Names of the columns, as in `read_annotations`.
     label : str or sequence of str, default="labels"
-        Name of the column with the sets ("label" will do, too), or the columns of 0 and 1, one for
-        each option, also as one text with commas. In a table without a column of labels they are
-        found, if all columns that have no other meaning hold 0 and 1; a note names them.
+        Name of the column with the sets ("label" will do, too), or the columns of 0s and 1s, one
+        for each option, also as one text with commas. In a table without a column of labels, such
+        columns are found if all columns that have no other meaning hold 0 and 1; a note names them.
     group : str or dict, optional
         Column of families, or {annotator: family}.
     **options

@@ -457,7 +457,7 @@ def sheet_of(
     first : int
         Number of the first row.
     most : int, optional
-        Read only so many rows below the header.
+        Read only this many rows below the header.
     separator : str
         Separator of the cells; "" for a workbook.
 

@@ -74,7 +74,7 @@ def fit_regression(
         half a step to either side of the best. All targets of an instance are held out together.
     n_folds : int, default=5
     rng : numpy Generator, optional
-        Draws the folds.
+        Seed of the folds.
     max_iter : int
 
     Returns
@@ -164,8 +164,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
     """Logistic regression for weighted, repeated rows, with C chosen by cross-validation.
 
     A scikit-learn classifier to use as the ``backbone`` of `AggregatedClassifier` and
-    `SoftProbClassifier`. These repeat an instance once per class, weighted by the class. Here
-    equal consecutive rows are one instance and stay together in cross-validation.
+    `SoftProbClassifier`. Both repeat an instance once per class, weighted by the class. Here, equal
+    consecutive rows are one instance and stay together in cross-validation.
     `sklearn.linear_model.LogisticRegressionCV` separates them and chooses too weak a penalty.
 
     Parameters
@@ -179,9 +179,9 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
     standardize : bool, default=True
         Give every feature mean 0 and standard deviation 1.
     max_iter : int, default=1000
-        Largest number of iterations of the solver (L-BFGS).
+        Maximum number of iterations of the solver (L-BFGS).
     random_state : int, RandomState or None
-        Draws the folds.
+        Seed of the folds.
 
     Attributes
     ----------

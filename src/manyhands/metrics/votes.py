@@ -281,7 +281,8 @@ def vote_recall(
     .. math:: \frac{1}{C} \sum_c \frac{\sum_n S_{nc} [h_n = c]}{\sum_n S_{nc}}
 
     Accuracy and balanced accuracy rank models differently if classes are rare; `vote_agreement`
-    stands for accuracy, and this for balanced accuracy. It is meaningful **out of fold only**.
+    corresponds to accuracy, and this recall to balanced accuracy. The recall is meaningful **out of
+    fold only**.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def trace_objective(
     """Return the loss of Tanno et al.: ``nll`` and ``trace = trace_weight * mean_r trace(W_r)``.
 
     The sign is positive: the trace is minimised. Annotators are assumed to be as unreliable as
-    their annotations allow, so that the classifier does not explain their mistakes.
+    their annotations allow, so that the classifier does not fit their mistakes.
 
     Parameters
     ----------

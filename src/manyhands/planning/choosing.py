@@ -46,8 +46,9 @@ class Suggestion:
     instances, annotators : arrays of shape (m,)
         Ids. No instance occurs twice.
     scores : array of shape (m,)
-        What the pairs were chosen by. "information" and "accuracy": the gain divided by the price.
-        "entropy": the entropy of the instance in nats. "fewest": minus its number of annotations.
+        Criterion by which the pairs were chosen. "information" and "accuracy": the gain divided by
+        the price. "entropy": the entropy of the instance in nats. "fewest": minus its number of
+        annotations.
     expected_gain : array of shape (m,)
         Expected number of right labels that each annotation adds (for grades, the number of grades
         by which it brings the label nearer the truth).

@@ -113,7 +113,7 @@ class AnnotationPlanner(BaseEstimator):
         their means. Annotators about whom little is known then get more work, and work is shared
         more evenly; docs/planning.md shows where this helps.
     load : float > 0 or None
-        Largest number of annotations of a batch per annotator, as a multiple of an equal share.
+        Maximum number of annotations per annotator in a batch, as a multiple of an equal share.
         None: no limit.
     cost : dict {annotator id: price}, array of shape (n_annotators,) or None
         Price per annotation, by which gains are divided. An annotator without a price costs 1.

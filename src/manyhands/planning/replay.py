@@ -211,11 +211,11 @@ def forecast(
     Parameters
     ----------
     table : AnnotationTable or matrix
-        The pilot. Instances without annotations are bought, too.
+        The pilot. Annotations of instances without any are bought, too.
     planner, batch, n_runs, folder, random_state : as in `replay`
     budget : float, optional
-        Annotations per instance up to which to buy, the pilot's included; default: 3 more. It
-        ends earlier where each annotator has annotated everything that may be asked.
+        Annotations per instance up to which to buy, the pilot's included; default: 3 more. Buying
+        ends earlier if every annotator has annotated everything that may be asked.
     gold, random_gold : as in `AnnotationPlanner.fit`
     level : float, optional
         Share of the pilot's labels that are right. Default: `manyhands.metrics.accuracy_of_labels`,

@@ -259,7 +259,7 @@ class BradleyTerry(BaseEstimator):
         Raises
         ------
         AnnotationError
-            If ``table`` is no `ComparisonTable`, has fewer than two items or no comparisons; if
+            If ``table`` is not a `ComparisonTable`, has fewer than two items or no comparisons; if
             ``y`` or an option is given; or if ``strength_variance=inf`` and some items won or lost
             all their comparisons.
         TypeError
@@ -626,7 +626,7 @@ class BradleyTerry(BaseEstimator):
         Raises
         ------
         AnnotationError
-            If ``n`` or ``each`` is no positive integer, a pair names an unknown item or one item
+            If ``n`` or ``each`` is not a positive integer, a pair names an unknown item or one item
             twice, or there are more than 3,000 items.
         """
         check_is_fitted(self, "strengths_")

@@ -32,10 +32,10 @@ class ClassBalance:
     Attributes
     ----------
     name : one of `BALANCES`
-        "resample": annotations of each class are repeated at random until there are as many as of
-        the most frequent class. "reweight": an annotation of class c has weight max N / N_c, where
-        N_c is the number of annotations of class c. "focal": each annotation has weight
-        (1 - p)^gamma, where p is its current probability [2]_. "cb_focal": focal, with class
+        "resample": annotations of each class are repeated at random until there are as many as
+        there are of the most frequent class. "reweight": an annotation of class c has weight max N
+        / N_c, where N_c is the number of annotations of class c. "focal": each annotation has
+        weight (1 - p)^gamma, where p is its current probability [2]_. "cb_focal": focal, with class
         weights (1 - beta) / (1 - beta^N_c) that sum to the number of classes seen [1]_. As in
         DASC's sections 4.1 and 4.4.
     gamma : float

@@ -59,10 +59,10 @@ class CrowdSMOTE(BaseEstimator):
     r"""Oversample rare classes of a crowdsourced data set, including annotations [1]_.
 
     A candidate :math:`x_i` is an instance labelled with a rare class, and :math:`x_r` is a random
-    one of its k nearest neighbours among the candidates. A synthetic instance is
-    :math:`x' = x_i + \delta (x_r - x_i)` (Eq. 2.3), where :math:`\delta` depends on how certain the
-    labels of the two are (Eq. 2.4, 2.5). Each annotator's annotation of it is drawn from the
-    annotator's annotations of the k nearest real instances of any class.
+    one of its k nearest neighbours among the candidates. A synthetic instance is :math:`x' = x_i +
+    \delta (x_r - x_i)` (Eq. 2.3), where :math:`\delta` depends on how certain the labels of the two
+    are (Eq. 2.4, 2.5). Each annotator's annotation of x' is drawn from the annotator's annotations
+    of the k nearest real instances of any class.
 
     Parameters
     ----------
@@ -70,14 +70,14 @@ class CrowdSMOTE(BaseEstimator):
         Number k of neighbours, for interpolation and for annotations; at most m - 1 with m
         candidates. The paper gives no value.
     sampling_strategy : "auto", float or dict, default="auto"
-        Number of instances that classes are raised to. "auto": the size of the largest class. A
+        Number of instances to which classes are raised. "auto": the size of the largest class. A
         float in (0, 1]: that share of it. A dict {class: number}: these numbers; other classes, and
         those that are already as large, do not change.
     delta : {"intended", "printed", "random"}, default="intended"
         "intended": :math:`S_r / (S_i + S_r) + \eta`, which puts x' nearer to the more certain of
-        the two, as the paper says it should be. "printed": the paper's Eq. 2.5,
-        :math:`S_i / (S_i + S_r) + \eta`, which puts it nearer to the less certain one. "random":
-        uniform in [0, 1], as in SMOTE [2]_. All are clipped to [0, 1].
+        the two, as the paper says it should be. "printed": the paper's Eq. 2.5, :math:`S_i / (S_i +
+        S_r) + \eta`, which puts x' nearer to the less certain one. "random": uniform in [0, 1], as
+        in SMOTE [2]_. All are clipped to [0, 1].
     epsilon : float, default=0.1
         As in `manyhands.annotations.label_certainty`. The smaller it is, the more certain unanimous
         instances are than others, without limit.
@@ -92,7 +92,7 @@ class CrowdSMOTE(BaseEstimator):
         annotation with the share of neighbours that the annotator has annotated as its probability.
         Synthetic instances then have as many annotations as real ones (but at least one, and one
         per annotator even if real instances have repeated ones). "filled": always give one. Without
-        missing annotations both are the paper's.
+        missing annotations, both are the same as in the paper.
     random_state : int, RandomState or None, default=None
 
     Attributes

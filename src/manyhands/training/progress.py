@@ -80,8 +80,8 @@ class Callback:
         Returns
         -------
         bool or None
-            True ends the current stage after this epoch. Most methods have one stage; those with
-            several go on with the next.
+            True ends the current stage after this epoch. Most methods have one stage; methods with
+            several continue with the next.
         """
 
     def on_training_end(self) -> None:

@@ -375,8 +375,8 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         Annotations to add per round, at most. A float is a multiple of the number observed
         (including those held out); "all" adds every missing annotation.
     warm_start : bool, default=False
-        Continue from the weights of the previous round, with a new optimiser and for as many
-        epochs again, rather than from scratch. The estimator must be a network of this library
+        Continue from the weights of the previous round, with a new optimiser and for the same
+        number of epochs, rather than from scratch. The estimator must be a network of this library
         whose training starts from weights (see ``start`` in `BaseCrowdClassifier.fit`).
     guard : bool or float, default=True
         End before the rounds that make the classifier worse, and warn of it. The instances are

@@ -37,7 +37,7 @@ def open_documents(
     ----------
     path : str or Path
     most : int, optional
-        Read only so many lines of a file, to recognise its format.
+        Read only this many lines of a file, to recognise its format.
     stated : Stated
         Encoding, separator and sheet of tables, if their content does not show them.
 

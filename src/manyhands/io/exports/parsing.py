@@ -69,7 +69,7 @@ class Document:
     archive : str
         Name of the archive without its suffix, if the document is a member of one.
     most : int or None
-        Read only so many lines or rows, to recognise the format; `complete` says whether that was
+        Read only this many lines or rows, to recognise the format; `complete` says whether that was
         all.
     before, earlier : int
         For a piece of a file: number of lines, rows or elements before it, and how many of them
