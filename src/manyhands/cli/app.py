@@ -42,8 +42,9 @@ def top(
     First steps: [bold]manyhands demo[/], then [bold]manyhands describe my_annotations.csv[/] and
     [bold]manyhands aggregate my_annotations.csv --out labels[/].
 
-    If labels are grades such as 1 to 5, add [bold]--ordered[/]. If an item can have several labels,
-    add [bold]--multilabel ';'[/]. To find out which items are better, use [bold]manyhands rank[/].
+    If labels are grades such as 1 to 5, add [bold]--ordered[/].
+    If an item can have several labels, add [bold]--multilabel ';'[/].
+    To find out which items are better, use [bold]manyhands rank[/].
     To compare language models with people, use [bold]manyhands judges[/].
     """
     if version:

@@ -65,8 +65,9 @@ Margin = Annotated[
     float,
     typer.Option(
         help="By what fraction a judge's agreement with people may be lower than a person's "
-        "agreement with other people. With 0.2, a judge must reach 80 % of a person's agreement, "
-        "and the lower end of its 95 % interval must reach this, too."
+        "agreement with other people. With 0.2, a judge can stand in for a person if its "
+        "agreement is surely more than 80 % of a person's: the lower end of the 95 % interval "
+        "must be above 80 %."
     ),
 ]
 IsRandom = Annotated[
