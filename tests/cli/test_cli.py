@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import re
 import sys
 from dataclasses import replace
 from inspect import signature
@@ -98,6 +99,12 @@ def test_the_first_screen_of_help_is_enough_to_begin(command, first, monkeypatch
         option = {"nothing": "none", "settings": "set", "tables": "TABLE", "continue_": "continue"}
         assert option.get(name, name.replace("_", "-")) in shown, name
     assert shown.index("--task") < shown.index("--encoding") < shown.index("--excel")
+
+
+def test_help_names_no_type_of_python():
+    for command in COMMANDS:
+        shown = done(command, "--help").stdout
+        assert not re.search(r"\b(list\[|Path\b|str\b|float\b|PATH\b)", shown), command
 
 
 def test_describe_reads_well(home):

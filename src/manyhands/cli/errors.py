@@ -62,9 +62,15 @@ class Command(TyperCommand):
                 kind = getattr(each, "type_descriptor", None)  # Earlier versions have none.
                 number = NUMBERS.get(getattr(kind, "annotation", None))
                 each.metavar = "" if each.is_flag else number
+            if each.param_type_name == "argument":
+                each.display_type_rich = _nothing  # Later versions show Python's type.
             if each.default is None:
                 each.show_default = False  # Earlier versions show "None".
         return found
+
+
+def _nothing(**_: Any) -> None:
+    """Show nothing behind an argument, which its own word describes."""
 
 
 NUMBERS: dict[Any, str] = {int: "N", float: "NUMBER"}

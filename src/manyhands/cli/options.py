@@ -133,9 +133,9 @@ ModelFolder = Annotated[
 ]
 
 FEATURES = (
-    "Features: a table with one row per item, its id in a column 'task' (any other name will do "
-    "if the column holds the ids of all annotated items) and numbers in all other columns; or an "
-    "array (.npz with X and task, or .npy without ids)."
+    "Features: a table with one row per item, the item's id in the column 'task', and numbers in "
+    "all other columns; or an array (.npz with X and task, or .npy without ids). The column of "
+    "ids may have another name if it holds the ids of all annotated items."
 )
 
 Features = Annotated[

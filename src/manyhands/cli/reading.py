@@ -61,14 +61,18 @@ class Reading:
     task: Annotated[
         str,
         typer.Option(
+            metavar="COLUMN",
             help="Column with the item's id. If it takes several columns to identify an item, "
             "name all of them, such as system,doc,seg.",
         ),
     ] = "task"
-    worker: Annotated[str, typer.Option(help="Column with the annotator's id.")] = "worker"
+    worker: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column with the annotator's id.")
+    ] = "worker"
     label: Annotated[
         str,
         typer.Option(
+            metavar="COLUMN",
             help="Column with the label. With --multilabel ';', the table may have a column of 0s "
             "and 1s for each possible label instead; name these columns, such as joy,fear,awe.",
         ),

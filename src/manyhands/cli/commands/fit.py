@@ -348,7 +348,7 @@ def demo(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Train and compare methods on digits that come with manyhands, and write a report.
+    """Train and compare methods on pictures of handwritten digits, and write a report.
 
     Example: manyhands demo --out /tmp/demo
     """

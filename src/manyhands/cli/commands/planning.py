@@ -206,7 +206,7 @@ Audit = Annotated[
     OptionalPath,
     _file(
         "Labels of items that you drew at random and checked: a table with the columns "
-        "task,label. They measure how many labels are right."
+        "task,label. They are used to measure how many labels are right."
     ),
 ]
 Rows = Annotated[

@@ -105,7 +105,7 @@ Each = Annotated[
         "fifth of N.",
     ),
 ]
-Title = Annotated[str, typer.Option(help="Title of the report.")]
+Title = Annotated[str, typer.Option(metavar="TEXT", help="Title of the report.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
 
 
