@@ -193,7 +193,7 @@ def test_review_annotators_and_sheets(pilot):
     assert "are listed with --model DIR" in told
     joined = done("review", "A.csv", "--features", "X.npy").stdout
     assert "The classifier only helps to say which of these labels are wrong" in joined
-    assert "not to dismiss" in done("annotators", "A.csv").stdout
+    assert "Look at examples before" in done("annotators", "A.csv").stdout
 
 
 def test_a_queue_shows_the_texts_that_stand_beside_the_annotations(tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ from manyhands.report.commands import fill_page
 from manyhands.report.confusions import REVERSED, both_ways
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
-from manyhands.wording import A_FLAG, RANDOM_ITEMS_TELL
+from manyhands.wording import A_FLAG, RANDOM_ITEMS_TELL, advice_on
 
 try:
     import uvicorn
@@ -328,7 +328,7 @@ class _FigurePages(_Pages):
         return self._render(
             "people",
             people=shown,
-            advice=[*dict.fromkeys(f"{each.flags[0]}: {each.advice}" for each in screens)],
+            advice=[*dict.fromkeys(advice_on(each.flags[0], each.advice) for each in screens)],
             n_people=len(order),
             top=both_ways(counts)[:20],
         )

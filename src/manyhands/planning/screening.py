@@ -91,20 +91,19 @@ class AnnotatorScreen:
 
 ADVICE = {
     Flag.BELOW_MEDIAN_ON_GOLD: "go through their wrong answers with them",
-    Flag.BELOW_CHANCE: "ask whether they understood the task or swapped two classes; "
-    "their annotations still count, because the model allows for their confusions",
-    Flag.GUESSING: "read 20 of their annotations, and give them gold questions before "
-    "any new work; you can keep their annotations, which count for little",
-    Flag.ONE_LABEL: "ask whether they understood the task; models with confusion matrices "
+    Flag.BELOW_CHANCE: "ask whether they understood the task or swapped two classes. Their "
+    "annotations still count, because the model allows for their confusions",
+    Flag.GUESSING: "read 20 of their annotations, and give them gold questions before any new "
+    "work. You can keep their annotations, because they count for little",
+    Flag.ONE_LABEL: "ask whether they understood the task. Models with confusion matrices "
     "already give their annotations no weight",
-    Flag.PATTERN: "compare the pattern with the times of their annotations; it proves nothing if "
-    "the "
-    "items were sorted by class",
-    Flag.TOO_FAST: "read 20 of their annotations before judging: some tasks are easy",
-    Flag.DRIFT: "compare early and late annotations of one class; ask about fatigue or new "
+    Flag.PATTERN: "compare the pattern with the times of their annotations. A pattern proves "
+    "nothing if the items were sorted by class",
+    Flag.TOO_FAST: "read 20 of their annotations before you judge: some tasks are easy",
+    Flag.DRIFT: "compare early and late annotations of one class. Ask about fatigue or new "
     "instructions",
-    Flag.BELOW_MEDIAN: "read 20 of their annotations, and show them examples of what they confuse; "
-    "do not dismiss anybody: about half of the annotators with this flag are not among the worst",
+    Flag.BELOW_MEDIAN: "read 20 of their annotations, and show them examples of what they "
+    "confuse. Do not dismiss anybody: about half of these annotators are not among the worst",
 }
 """What to do about each flag, the most serious first."""
 

@@ -58,6 +58,7 @@ from manyhands.report.unexpected import unexpected_by_annotator
 from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import (
     A_FLAG,
+    advice_on,
     compared_with,
     counted,
     listed,
@@ -620,7 +621,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         if by_gold
         else "It is not known how many of their annotations are wrong."
     )
-    text = f"{blame} Look at examples before you draw conclusions."
+    text = f"{blame} {A_FLAG}."
     if is_open:
         whom = "this annotator" if n == 1 else f"{n:,} annotators"
         title, text = f"Find out who shares mistakes before you judge {whom}", OUTVOTED
@@ -650,7 +651,11 @@ def _actions(found: Findings) -> Iterator[Action]:
             }
             for row in rows
         ],
-        [*dict.fromkeys(f"{row['screen']['flags'][0]}: {row['screen']['advice']}" for row in rows)],
+        [
+            *dict.fromkeys(
+                advice_on(row["screen"]["flags"][0], row["screen"]["advice"]) for row in rows
+            )
+        ],
         _command(found, rows[0], is_open),
     )
 

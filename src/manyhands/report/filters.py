@@ -14,7 +14,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from manyhands.wording import percent_ends, spread
+from manyhands.wording import percent_ends, reason, spread
 
 DASH, MINUS = "\u2013", "\u2212"
 
@@ -179,7 +179,9 @@ def duration(seconds: float | None) -> str:
 
 def rest_lines(rows: list[Mapping[str, Any]]) -> str:
     """One line per annotator, shares in percent, with tabs between the fields."""
-    lines = ["annotator\tannotations\texpected right, %\tfrom\tto\tright by gold, %\tflags"]
+    lines = [
+        "annotator\tannotations\texpected right, %\tfrom\tto\tright by gold, %\treason to look"
+    ]
     for row in rows:
         known = row["n_annotations"] > 0
         ends: tuple[Any, Any] = ("", "")
@@ -189,7 +191,7 @@ def rest_lines(rows: list[Mapping[str, Any]]) -> str:
             "" if row[name] is None or not known else f"{100 * row[name]:.0f}"
             for name in ("accuracy", "gold")
         )
-        flags = ", ".join(row["flags"])
+        flags = "; ".join(map(reason, row["flags"]))
         fields = (
             clipped(row["id"]),
             f"{row['n_annotations']}",
@@ -205,6 +207,7 @@ def rest_lines(rows: list[Mapping[str, Any]]) -> str:
 FILTERS = {
     "visible": visible,
     "prose": prose,
+    "reason": reason,
     "sentence": sentence,
     "clipped": clipped,
     "name": name,

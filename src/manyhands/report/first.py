@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from manyhands.report.commands import fill_command
 from manyhands.report.filters import percent
 from manyhands.report.section import Content, Section
-from manyhands.wording import counted, percent_interval, shorten
+from manyhands.wording import counted, percent_interval, reason, shorten
 
 SOURCES = {"gold": "measured on gold labels", "sample": "measured on a random sample"}
 """Where a level is from, in words; what is not measured is estimated."""
@@ -167,16 +167,13 @@ def told_of_annotator(row: Mapping[str, Any]) -> str:
     --------
     >>> row = {"n_annotations": 87, "n_wrong": 51.2, "flags": ["no better than guessing"]}
     >>> print(told_of_annotator(row | {"evidence": ["right in 41 %"]}))
-    about 51 of 87 annotations are wrong; reasons to look: no better than guessing
+    does no better than guessing; about 51 of 87 annotations are wrong
     """
     if row.get("n_wrong") is None:
         return "; ".join(map(str, row["evidence"]))
     n = counted(row["n_annotations"], "annotation")
     wrong = round(row["n_wrong"])
-    reasons = ", ".join(map(str, row["flags"]))
-    return f"about {wrong:,} of {n} are wrong" + (
-        f"; reasons to look: {reasons}" if reasons else ""
-    )
+    return "; ".join([*map(reason, row["flags"]), f"about {wrong:,} of {n} are wrong"])
 
 
 COMMAND = ": manyhands "

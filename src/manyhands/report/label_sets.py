@@ -37,7 +37,7 @@ from manyhands.report.limits import FEW, LIMITS
 from manyhands.report.methods import answer_methods
 from manyhands.report.section import Action, Answer, Content, Once, Section
 from manyhands.typing import FloatArray, IntArray
-from manyhands.wording import A_FLAG, N_RANDOM, counted, listed, percent
+from manyhands.wording import N_RANDOM, counted, listed, percent
 
 MOST_ACTIONS = 4
 """Actions on the first screen."""
@@ -522,8 +522,7 @@ def _talk(found: SetFindings, expected: float) -> Iterator[Action]:
         "set_annotators",
         f"{who} labels, or {'ticks' if n == 1 else 'tick'} too much",
         "The sets allow for this, as far as the answers show it. Show these annotators examples "
-        "before "
-        f"they answer more; {A_FLAG}.",
+        "before they answer more.",
         min(sum(row["extra"] for row in rows) / each, expected),
         [_habit(row, people["typical"]) for row in rows[: LIMITS["actions"]]],
     )

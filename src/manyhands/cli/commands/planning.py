@@ -61,6 +61,7 @@ from manyhands.wording import (
     listed,
     percent,
     percent_interval,
+    reason,
 )
 
 
@@ -968,8 +969,9 @@ def annotators(
     measured = () if truth is None else ("n_gold", "accuracy_on_gold")
     graded = judged and "severity" in columns
     grades = ("within_one_grade", "severity") if graded else ()
-    names = ("annotator", "n_annotations", *own, *grades, *measured, "flags")
-    print_columns("Annotators", {name: columns[name] for name in names})
+    names = ("annotator", "n_annotations", *own, *grades, *measured)
+    reasons = {"reason to look": ["; ".join(map(reason, each)) for each in lists["flags"]]}
+    print_columns("Annotators", {name: columns[name] for name in names} | reasons)
     say(
         "accuracy: the share of right annotations that the model expects, from low_95 to high_95 "
         f"with a probability of 95 %; blank with fewer than {FEW} annotations, which are too few"
