@@ -51,11 +51,15 @@ REASONS = {
 }
 """What a person reads in place of the flag of an annotator, which is a code for programs."""
 
+SHARED_LOOK_CERTAIN = (
+    "If most annotators make the same mistake, the wrong label looks certain. Check some labels at "
+    "random, too."
+)
+"""What an order by doubt cannot show, and what does."""
+
 ALL_TO_REVIEW = (
-    f"No label is certain enough to be accepted as it is. First check {N_RANDOM} labels that are "
-    "drawn "
-    f"at random (`{DRAW_SAMPLE}`), which shows how many are right. Then check "
-    "the most doubtful labels"
+    f"No label is certain enough to accept. First check {N_RANDOM} random labels "
+    f"(`{DRAW_SAMPLE}`), to see how many are right. Then check the most doubtful labels"
 )
 """Advice if no label can be accepted without review."""
 

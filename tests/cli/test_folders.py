@@ -564,7 +564,7 @@ def test_select_prints_the_table_and_saves_a_model_that_predicts(home):
     assert not (home / "chosen" / "folds").exists()
     done("predict", "chosen", "X.npy", "--out", "predicted.csv")
     page = Path(done_json("report", "chosen")["report"]).read_text(encoding="utf-8")
-    assert "Which method suits?" in page
+    assert "Which method suits these data best?" in page
     assert "was chosen among" in page
 
 

@@ -258,7 +258,7 @@ def test_one_annotation_each_is_no_basis_for_a_forecast():
     planned = done_json("next", "one.csv")
     assert (planned["level"], planned["headline"], planned["enough"]) == (None, told, answer)
     page = Path("labels/report.html").read_text(encoding="utf-8")
-    assert "hardly expected to correct" not in page
+    assert "unlikely to correct" not in page
     refused = run("budget", "one.csv", "--runs", 1)
     assert refused.exit_code == 3
     assert "a forecast from this pilot would be made up" in refused.stderr

@@ -86,12 +86,18 @@ def test_the_rule_names_only_what_applies():
     assert rule(identified=all_) == f"A label is accepted if {plain}."
     is_known = f"A label is accepted if it is known, or if {plain}."
     assert rule(identified=all_, known=first) == is_known
-    trust = "Where the annotations do not show whom to trust, only known labels are accepted."
+    trust = (
+        "If the annotations do not show which annotators are reliable, only labels that you gave "
+        "as known are accepted."
+    )
     assert rule(identified=~first) == f"A label is accepted if {plain}. {trust}"
-    nobody = "The annotations do not show whom to trust, so only known labels are accepted."
+    nobody = (
+        "The annotations do not show which annotators are reliable, so only labels that you gave "
+        "as known are accepted."
+    )
     assert rule(identified=none) == rule(probability=np.full(12, np.nan)) == nobody
     family = table.with_groups({0: "models", 1: "models"})
-    units = f"A label is accepted if {plain} (those who may share mistakes count as one)."
+    units = f"A label is accepted if {plain}. Annotators who may share mistakes count as one."
     assert rule(family, identified=all_) == units
     assert rule(accept=0.9, identified=all_) == rule(identified=all_).replace("95", "90")
 

@@ -56,7 +56,7 @@ def test_the_next_batch_as_a_table_and_as_json(pilot):
     assert "if you go on all the same" in shown
     one = done("next", "A.csv", "-n", 1, "--warm-up", 0, "--explore").stdout
     assert one.startswith("Next annotation\n")
-    limit = "when fewer than one label is corrected for every 50 annotations bought"
+    limit = "when fewer than one label is corrected for every 50 annotations"
     assert f"go on: we suggest stopping {limit}" in one
     known = done_json("next", "A.csv", "-n", 20, "--known", "few.csv")
     assert min(row["task"] for row in known["pairs"]) >= 5

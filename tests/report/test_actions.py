@@ -230,7 +230,7 @@ def test_confusions_by_inferred_labels_are_expected_numbers():
     text = step(summary, "explain")["text"]
     n, most = re.match(
         r"About (\d+) annotations are probably wrong\. About (\d+) of them confuse “\d” and “\d”\. "
-        r"The model estimates this from its labels, and it may be wrong\. It is uncertain",
+        r"The model estimates this from its labels, and may be wrong\. The direction",
         text,
     ).groups()
     assert int(most) < int(n) == found["n_wrong"]
@@ -698,7 +698,7 @@ def test_further_annotations_have_one_price_by_the_model_of_the_labels(of, monke
     page = Page(render_report(summary))
     assert f"according to {plan['source']}," in " ".join(page.text)
     assert "plan-rounds" not in page.ids
-    price = re.search(r"for every (\S+) annotations bought", " ".join(page.text))[1]
+    price = re.search(r"for every (\S+) annotations", " ".join(page.text))[1]
     assert page.text[page.text.index("annotations per corrected label") + 1] == price
     if of != "history":
         assert "its figures differ" in " ".join(page.text)

@@ -74,13 +74,19 @@ def rule_in_words(
     'A label is accepted if it is at least 95 % certain and at least two annotators gave it.'
     """
     if trusted == "none":
-        return "The annotations do not show whom to trust, so only known labels are accepted."
+        return (
+            "The annotations do not show which annotators are reliable, so only labels that you "
+            "gave as known are accepted."
+        )
     is_known = "it is known, or if " * known
-    units = " (those who may share mistakes count as one)" * alike
-    some = " Where the annotations do not show whom to trust, only known labels are accepted."
+    units = " Annotators who may share mistakes count as one." * alike
+    some = (
+        " If the annotations do not show which annotators are reliable, only labels that you gave "
+        "as known are accepted."
+    )
     return (
         f"A label is accepted if {is_known}it is at least {100 * accept:g} % certain and at least "
-        f"two annotators gave it{units}.{some * (trusted == 'some')}"
+        f"two annotators gave it.{units}{some * (trusted == 'some')}"
     )
 
 
@@ -92,9 +98,9 @@ def others_need(answer: str, annotation: str, gave: str) -> str:
     """Say what is recommended for answers that are not accepted; see `consensus`."""
     return (
         f"A {answer} that is not accepted needs review if its item has {ENOUGH} {annotation}s or "
-        f"more, because another {annotation} would hardly settle it. It also needs review if two "
-        f"annotators or more abstained, and at least as many abstained as {gave}. Otherwise it "
-        f"needs more {annotation}s (action: collect more)."
+        f"more, because another {annotation} would hardly settle the {answer}. It also needs "
+        f"review if at least two annotators abstained, and at least as many as {gave}. Otherwise "
+        f"it needs more {annotation}s (action: collect more)."
     )
 
 

@@ -452,9 +452,9 @@ def one_in(gain: float | None, *, ordered: bool = False) -> str:
     Examples
     --------
     >>> one_in(0.018), one_in(1e-9)
-    ('about one label for every 56 annotations bought', 'hardly any label')
+    ('about one label for every 56 annotations', 'hardly any label')
     >>> one_in(0.018, ordered=True)
-    'labels by about one grade for every 56 annotations bought'
+    'labels by about one grade for every 56 annotations'
     """
     if gain is None or gain <= 1e-4:
         return "hardly any label"
@@ -463,15 +463,34 @@ def one_in(gain: float | None, *, ordered: bool = False) -> str:
     return f"about one label for every {_bought(gain)}"
 
 
+def correcting(n: int, gain: float | None, *, ordered: bool = False) -> str:
+    """Say how many labels, or grades, ``n`` annotations correct, and at what price.
+
+    Examples
+    --------
+    >>> correcting(100, 0.2), correcting(100, 0.012)
+    ('about 20 labels, one for every 5 annotations', 'about one label')
+    >>> correcting(100, 0.2, ordered=True), correcting(20, 0.01)
+    ('labels by about 20 grades in all, one for every 5 annotations', 'hardly any label')
+    """
+    total = 0 if gain is None else round(n * gain)
+    if gain is None or not total:
+        return "hardly any label"
+    many = f", one for every {_bought(gain)}" if total > 1 else ""
+    if ordered:
+        return f"labels by about {counted(total, 'grade') if many else 'one grade'} in all{many}"
+    return f"about {counted(total, 'label') if many else 'one label'}{many}"
+
+
 def limit_of(min_gain: float, *, ordered: bool = False) -> str:
     """Say below which gain we suggest stopping; "" if there is no limit.
 
     Examples
     --------
     >>> limit_of(0.02)
-    'We suggest stopping when fewer than one label is corrected for every 50 annotations bought'
+    'We suggest stopping when fewer than one label is corrected for every 50 annotations'
     >>> limit_of(0.02, ordered=True)
-    'We suggest stopping when less than one grade is corrected for every 50 annotations bought'
+    'We suggest stopping when less than one grade is corrected for every 50 annotations'
     """
     if min_gain <= 0:
         return ""
@@ -482,7 +501,7 @@ def limit_of(min_gain: float, *, ordered: bool = False) -> str:
 def _bought(gain: float) -> str:
     """Write how many annotations are bought for a gain of one."""
     price = price_in_words(gain)
-    return f"{price} {'annotation' if price == '1' else 'annotations'} bought"
+    return f"{price} {'annotation' if price == '1' else 'annotations'}"
 
 
 def price_in_words(gain: float) -> str:

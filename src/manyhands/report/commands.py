@@ -152,7 +152,7 @@ def told_of_stand_ins(commands: Sequence[str]) -> str:
     Examples
     --------
     >>> told_of_stand_ins(["manyhands review a.csv"])
-    'Commands name the files as you did, so run them in the same folder.'
+    'Run these commands in the folder where you made this report.'
     >>> told_of_stand_ins(["manyhands report FOLDER"])
     'In commands, FOLDER stands for the folder of this report.'
     """
@@ -161,5 +161,5 @@ def told_of_stand_ins(commands: Sequence[str]) -> str:
         return ""
     left = [f"{name} stands for {meant}" for name, meant in STAND_INS.items() if name in words]
     if not left:
-        return "Commands name the files as you did, so run them in the same folder."
+        return "Run these commands in the folder where you made this report."
     return f"In commands, {'; '.join(left)}."

@@ -490,7 +490,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         text = f"{text[0].upper()}{text[1:]}"
     is_known = own["known"]
     if is_known and is_expected:
-        text += " The model estimates this from its labels, and it may be wrong."
+        text += " The model estimates this from its labels, and may be wrong."
     if is_known and not by_gold:
         text += f" {REVERSED}"
     if not is_known:
@@ -519,8 +519,8 @@ def _actions(found: Findings) -> Iterator[Action]:
 
 
 REVERSED = (
-    "It is uncertain which class of a pair was mistaken for the other: where most annotators make "
-    "the same mistake, the inferred labels repeat it."
+    "The direction of a confusion is uncertain, because the inferred label may be wrong: if most "
+    "annotators make the same mistake, the label repeats it."
 )
 """Why no inferred label shows which of two classes is mistaken for the other."""
 
@@ -609,8 +609,8 @@ def answer_common(s: Mapping[str, Any]) -> Answer:
     if both := found.get("both"):
         names = " or ".join(f"“{shorten(str(each))}”" for each in both["classes"])
         n, of = f"{both['n']:,}", counted(both["of"], "annotator")
-        told = f"About {n} of the {of} of {names} items mixed these two up at least once"
-        return "common_confusions", f"{told}, judged by the inferred labels."
+        told = f"about {n} of the {of} of {names} items mixed up the two at least once"
+        return "common_confusions", f"Judged by the inferred labels, {told}."
     true, given = (f"“{shorten(str(top[name]))}”" for name in ("true", "given"))
     of = top.get("of", found["n_annotators"])
     whom = "All" if 1 < top["n"] == of else f"{top['n']:,} of the"

@@ -240,6 +240,10 @@ def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
         yield rank, [row["id"] for row in (part or {"rows": ()})["rows"]]
 
 
+def _are(n: int) -> str:
+    return "is" if n < 2 else "are"
+
+
 def answer_labels(s: Mapping[str, Any]) -> Answer:
     """Answer how sure the labels are."""
     found = s.get("labels")
@@ -250,7 +254,10 @@ def answer_labels(s: Mapping[str, Any]) -> Answer:
         return "labels", "Nothing shows how sure a single label is."
     if actions and found["kind"] != "given":
         n, of = actions["accept"], counted(s["data"]["n_instances"], "label")
-        return "labels", f"{f'{n:,}' if n else 'None'} of {of} can be accepted without review."
+        return (
+            "labels",
+            f"{f'{n:,}' if n else 'None'} of the {of} {_are(n)} certain enough to accept.",
+        )
     return "labels", (
         f"{sure['n_certain']:,} of {counted(found['n'], 'label')} are at least "
         f"{percent(sure['certain'])} certain."

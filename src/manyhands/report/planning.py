@@ -23,7 +23,7 @@ from manyhands.planning import (
     Suggestion,
     forecast,
 )
-from manyhands.planning.planner import limit_of, one_in, price_in_words
+from manyhands.planning.planner import correcting, limit_of, price_in_words
 from manyhands.planning.screening import screened
 from manyhands.report.filters import count
 from manyhands.report.headline import are_decided, find_levels
@@ -291,7 +291,8 @@ def enough(plan: Mapping[str, Any] | None) -> str:
             "It is not known whether more annotations are worth their price, because nothing shows "
             f"how good the annotators are. {SAMPLE_TELLS}."
         )
-    rate = one_in(None if price is None else 1 / price, ordered=plan.get("unit") == "grade")
+    gain = None if price is None else 1 / price
+    rate = correcting(plan["n"], gain, ordered=plan.get("unit") == "grade")
     n = count(plan["n"], "further annotation")
     who = f"{n}, from a new annotator," if plan["newcomer"] else n
     told = f"according to {plan['source']}, {who} would correct {rate}."
@@ -503,16 +504,16 @@ def told_of_answer(gain: float, unit: str = "label") -> str:
     Examples
     --------
     >>> told_of_answer(0.27), told_of_answer(0.9)
-    ('expected to correct about one label in 4 such answers', 'expected to correct the label')
+    ('about one in 4 such answers is expected to correct a label', 'expected to correct the label')
     >>> told_of_answer(0.004), told_of_answer(0.3, "grade")
-    ('hardly expected to correct the label', 'expected to bring the label nearer by 0.30 grades')
+    ('unlikely to correct the label', 'expected to bring the label 0.30 grades nearer the truth')
     """
     if unit == "grade":
-        return f"expected to bring the label nearer by {quantity(gain)} grades"
+        return f"expected to bring the label {quantity(gain)} grades nearer the truth"
     n = round(1 / gain) if gain >= 0.01 else 0
     if n > 1:
-        return f"expected to correct about one label in {n} such answers"
-    return "expected to correct the label" if n else "hardly expected to correct the label"
+        return f"about one in {n} such answers is expected to correct a label"
+    return "expected to correct the label" if n else "unlikely to correct the label"
 
 
 def _worth(plan: Mapping[str, Any], n_instances: int) -> float:

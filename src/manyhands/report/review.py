@@ -20,7 +20,14 @@ from manyhands.report.limits import LIMITS
 from manyhands.report.planning import EXPLORE, Basis, find_basis, plan_actions
 from manyhands.report.section import Action, Answer, Content, Findings, Section
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manyhands.wording import ALL_TO_REVIEW, N_RANDOM, count_ends, counted, spread
+from manyhands.wording import (
+    ALL_TO_REVIEW,
+    N_RANDOM,
+    SHARED_LOOK_CERTAIN,
+    count_ends,
+    counted,
+    spread,
+)
 
 
 class Doubted(NamedTuple):
@@ -162,8 +169,8 @@ def _actions(found: Findings) -> Iterator[Action]:
         (section["n_to_review"] if wrong is None else wrong) / 2,
         _queue_rows(own.queue, first)["rows"][: LIMITS["actions"]],
         [
-            "this command opens a page on which you correct a label with one key. When you stop "
-            "it, it prints the command that uses your corrections"
+            "this command opens a page on which you correct a label with one key. Stop the "
+            "command, and it prints the command that uses your corrections"
         ],
         EXPLORE,
     )
@@ -181,7 +188,7 @@ def _how_many_wrong(n: int, levels: Mapping[str, Any] | None, wrong: float | Non
     """Say how many labels are wrong, as the headline implies it, and what is listed."""
     labels = counted(n, "label")
     listed = "The most doubtful labels come first."
-    unseen = "Mistakes that most annotators share look certain, so check a random sample, too."
+    unseen = SHARED_LOOK_CERTAIN
     level = None if levels is None else levels["labels"]
     if wrong is None or levels is None or level is None:
         return f"It is not known how many of the {labels} are wrong. {listed} {unseen}"
@@ -223,7 +230,7 @@ def answer_review(s: Mapping[str, Any]) -> Answer:
 def _to_review(found: Mapping[str, Any]) -> str:
     n = found.get("n_to_review")
     if n and n == found["n"] and n > 1:
-        return f"All of them. Begin with {N_RANDOM} labels that are drawn at random."
+        return f"All of them. Begin with {N_RANDOM} random labels."
     return f"{counted(n, 'label')} {_needs(n)} review." if n else ""
 
 
@@ -236,6 +243,7 @@ REVIEW = Section(
     instances=_instances,
     words={
         "ALL_TO_REVIEW": ALL_TO_REVIEW,
+        "SHARED_LOOK_CERTAIN": SHARED_LOOK_CERTAIN,
         "REVIEW_RULE": REVIEW_RULE,
         "REVIEW_COMMAND": REVIEW_COMMAND,
     },

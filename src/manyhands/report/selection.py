@@ -37,7 +37,7 @@ def answer_methods(s: Mapping[str, Any]) -> Answer:
 
 SELECTION = Section(
     "selection",
-    "Which method suits?",
+    "Which method suits these data best?",
     "selection.html",
     selection_section,
     answer=answer_methods,

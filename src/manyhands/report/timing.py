@@ -145,7 +145,7 @@ def answer_time(s: Mapping[str, Any]) -> Answer:
     """Answer who hurries, and whether work gets better or worse."""
     speed, windows = s["time"].get("speed"), s["time"].get("windows")
     if not speed and not windows:
-        return None, "The annotations have no times."
+        return None, "The annotations have no timestamps."
     told = []
     if speed:
         fast = count_hurried(s["annotators"])
