@@ -156,15 +156,16 @@ def percent(share: float | None) -> str:
 def percent_ends(low: float, high: float) -> tuple[int, int]:
     """Return the ends of an interval of shares in whole percent, rounded outwards.
 
-    The printed interval is never narrower than the exact one. Every interval of shares that a
-    person reads is rounded here, and `count_ends` turns it into numbers of items.
+    Ends are first rounded to one decimal, as `percent` writes a share, so that 59.995 % is 60 %.
+    Every interval of shares that a person reads is rounded here, and `count_ends` turns it into
+    numbers of items.
 
     Examples
     --------
-    >>> percent_ends(0.4478, 0.8896), percent_ends(0.29, 0.57)
-    ((44, 89), (29, 57))
+    >>> percent_ends(0.4478, 0.8896), percent_ends(0.59995, 0.5702)
+    ((44, 89), (60, 57))
     """
-    return floor(100 * low + 1e-9), ceil(100 * high - 1e-9)
+    return floor(round(100 * low, 1)), ceil(round(100 * high, 1))
 
 
 def percent_interval(low: float, high: float) -> str:

@@ -135,7 +135,7 @@ def fine_percent(share: float | None) -> str:
 def interval(lower: float, upper: float) -> str:
     """Write an interval of shares in percent, for a cell of a table."""
     low, high = percent_ends(lower, upper)
-    return f"{low}{DASH}{high}\u202f%"
+    return f"{low} to {high}\u202f%"
 
 
 def percent_range(level: Mapping[str, Any]) -> str:

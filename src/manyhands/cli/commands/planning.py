@@ -965,16 +965,20 @@ def annotators(
     if json:
         print_json({"level": LEVEL, "annotators": records_of(lists)})
         return
-    own = ("accuracy", "low_95", "high_95") if judged else ()
+    own = ("accuracy", "95 % interval") if judged else ()
     measured = () if truth is None else ("n_gold", "accuracy_on_gold")
     graded = judged and "severity" in columns
     grades = ("within_one_grade", "severity") if graded else ()
-    names = ("annotator", "n_annotations", *own, *grades, *measured)
-    reasons = {"reason to look": ["; ".join(map(reason, each)) for each in lists["flags"]]}
-    print_columns("Annotators", {name: columns[name] for name in names} | reasons)
+    names = ("annotator", "n_annotations", *own, *grades, *measured, "reason to look")
+    columns["95 % interval"] = [
+        None if low is None or high is None else percent_interval(low, high)
+        for low, high in zip(columns["low_95"], columns["high_95"], strict=True)
+    ]
+    columns["reason to look"] = ["; ".join(map(reason, each)) for each in lists["flags"]]
+    print_columns("Annotators", {name: columns[name] for name in names})
     say(
-        "accuracy: the share of right annotations that the model expects, from low_95 to high_95 "
-        f"with a probability of 95 %; blank with fewer than {FEW} annotations, which are too few"
+        "accuracy: the share of right annotations that the model expects, with a 95 % interval; "
+        f"blank with fewer than {FEW} annotations, which are too few"
         if judged
         else "accuracy_on_gold: measured on gold labels. The annotations alone do not show how "
         "good anybody is, so no accuracy is expected"

@@ -28,7 +28,7 @@ from manyhands.cli.output import (
 )
 from manyhands.cli.reading import FamilyReading, files_of
 from manyhands.cli.values import refuse_overwriting
-from manyhands.wording import counted, percent
+from manyhands.wording import counted, percent, percent_interval
 
 
 class SelectionCriterion(StrEnum):
@@ -236,7 +236,7 @@ def _cells(row: dict[str, Any]) -> list[Any]:
         row["candidate"],
         f"{row['score']:.3f}",
         f"{row['z']:.1f}",
-        f"{percent(row['estimate'])} ({percent(row['low'])} to {percent(row['high'])})",
+        f"{percent(row['estimate'])} ({percent_interval(row['low'], row['high'])})",
         "all" if row["epoch"] is None else show(row["epoch"]),
         f"{row['seconds']:.1f}",
     ]

@@ -137,7 +137,7 @@
         const [id, n, right, low, high, gold, flags] = line.split("\t");
         const share = (words) => words ? words + "\u202f%" : "\u2013";
         const known = { n, flags, accuracy: share(right), gold: share(gold),
-          interval: low ? low + "\u2013" + share(high) : "\u2013" };
+          interval: low ? low + " to " + share(high) : "\u2013" };
         const row = make("tr");
         names.forEach((name, k) => {
           const cell = k ? make("td", known[name] || "") : make("th", id, { scope: "row" });
