@@ -253,7 +253,7 @@ def test_one_annotation_each_is_no_basis_for_a_forecast():
     done("aggregate", "one.csv", "--out", "labels")
     *parts, answer = told_by_page("labels/report.html")
     told = as_one(*parts)
-    assert "is not known: most items have only one annotation" in told
+    assert "are right: most items have only one annotation" in told
     assert answer.startswith("You need more annotations")
     planned = done_json("next", "one.csv")
     assert (planned["level"], planned["headline"], planned["enough"]) == (None, told, answer)

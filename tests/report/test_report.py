@@ -769,14 +769,14 @@ def test_reasons_why_nothing_is_known_are_no_headline():
     table = AnnotationTable.from_matrix([["x", "x"], ["y", "y"], ["x", "y"]])
     page = render_report(summarize(table))
     bold = re.search(r'<p class="level">(.*?)</p>\s*<p>(.*?)</p>', page)
-    assert bold[1].endswith("labels are right is not known.")
+    assert bold[1].startswith("It is not known how many of the ")
     assert bold[2].startswith("There are two annotators")
 
 
 def test_one_label_is_no_plural():
     levels = {"n": 2, "n_known": 1, "labels": None, "n_units": 2}
     told = headline({"levels": levels, "data": {"n_classes": 2}})
-    assert told.startswith("Whether 1\xa0other label is right is not known: there are two")
+    assert told.startswith("It is not known whether 1\xa0other label is right: there are two")
 
 
 def test_gold_of_the_most_doubtful_labels_is_no_measurement():

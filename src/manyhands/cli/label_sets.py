@@ -33,7 +33,7 @@ from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import MEASURES, N_RANDOM, counted, percent
+from manyhands.wording import MEASURES, N_RANDOM, SHARED_LOOK_CERTAIN, counted, percent
 
 SHOWN = 10
 """Instances, and options, that are shown."""
@@ -327,10 +327,7 @@ def review_sets(
             gold = again(*given, "--gold", str(out))
             say(f"or, to measure how many labels are right, run: {gold}")
     if not random:
-        say(
-            "mistakes that most annotators share do not stand out: check some sets at random, too "
-            f"(--random {N_RANDOM})"
-        )
+        say(f"{SHARED_LOOK_CERTAIN} --random {N_RANDOM} draws them")
 
 
 def report_sets(

@@ -148,16 +148,16 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
         if counts.max() > COLLAPSED:
             return (
                 "the annotators hardly agree (Krippendorff's alpha at nominal level "
-                f"{found.alpha:.2f}), and a fit that takes the grades for names of classes puts "
-                f"{counts.max():.0%} of the instances into one, which has "
-                f"{share[counts.argmax()]:.0%} of the annotations: the labels say little more than "
-                f"how often each grade was given. Compare with MajorityVote, and {_gold(votes)}"
+                f"{found.alpha:.2f}). The labels say little more than how often each grade was "
+                f"given: read as names, {counts.max():.0%} of the instances would get one grade, "
+                f"which has {share[counts.argmax()]:.0%} of the annotations. Compare with "
+                f"MajorityVote, and {_gold(votes)}"
             )
     top, mean = _collapsed_into(votes, posterior)
     if mean > COLLAPSED:
         return (
             f"the fit puts {mean:.0%} of the instances into one class, which has "
-            f"{share[top]:.0%} of the annotations: it has collapsed, and its certainty means "
+            f"{share[top]:.0%} of the annotations. The fit has collapsed, and its certainty means "
             f"nothing. Compare with MajorityVote, and {_gold(votes)}"
         )
     return None

@@ -535,9 +535,9 @@ def _of_models(names: list[Any]) -> str:
     """Return a warning that annotators are named like language models, and how to declare them."""
     shown = ", ".join(map(str, names[:3])) + (f" and {len(names) - 3} more" * (len(names) > 3))
     return (
-        f"{shown} are named like language models, which often make the same mistakes, so that "
-        "their agreement proves little: no label is accepted that they alone gave. Declare them "
-        f"as one family: groups=dict.fromkeys({names!r}, 'llm'), on the command line "
+        f"annotators {shown} are named like language models. Language models often make the same "
+        "mistakes, so their agreement proves little. No label is accepted that they alone gave. "
+        f"Declare them as one family: groups=dict.fromkeys({names!r}, 'llm'), on the command line "
         f"{declaring(names)}. If they have no reason to share mistakes: "
         "groups={}, on the command line --groups none"
     )

@@ -315,8 +315,8 @@ class AnswerCounts:
         if share < MOSTLY or binom.sf(given[top] - 1, n, crowd) >= SURPRISE:
             return {}
         text = (
-            f"{percent(share)} of the answers are {classes[top].item()!r}, which others would give "
-            f"in {percent(crowd)} of these cases"
+            f"{percent(share)} of the answers are {classes[top].item()!r}; others would give this "
+            f"label to {percent(crowd)} of these items"
         )
         return {Flag.ONE_LABEL: text}
 
@@ -346,15 +346,9 @@ class AnswerCounts:
 
 def _told_of_guessing(upper: float, median: float) -> str:
     """Say how far an annotator is from guessing, and how far the typical annotator is."""
-    scale = "from 0 % (guessing) to 100 % (never wrong)".replace(" %", "\u202f%")
-    if upper < 0.005:
-        return (
-            "is right no more often than by guessing, if all classes count equally; on a scale "
-            f"{scale}, the typical annotator scores {percent(median)}"
-        )
     return (
-        f"scores at most {percent(upper)} on a scale {scale}, if all classes count equally; the "
-        f"typical annotator scores {percent(median)}"
+        f"scores at most {percent(max(upper, 0.0))} if all classes count equally (typical "
+        f"annotator: {percent(median)}, guessing: 0\u202f%, never wrong: 100\u202f%)"
     )
 
 
@@ -583,8 +577,7 @@ def _pattern(label: IntArray, crowd: FloatArray) -> str | None:
         n = len(label) - lag
         if same / n > 0.8 and binom.sf(same - 1, n, expected) < SURPRISE / LAGS:
             return (
-                f"{percent(same / n)} of the answers equal the answer {lag} items earlier, where "
-                "the "
-                f"answers of others would in {percent(expected)} of cases"
+                f"{percent(same / n)} of the answers equal the answer {lag} items earlier; of the "
+                f"others' answers, {percent(expected)} would"
             )
     return None

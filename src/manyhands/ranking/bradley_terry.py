@@ -475,8 +475,8 @@ class BradleyTerry(BaseEstimator):
         if table.question is None and table.has_annotators and _repeats(table):
             _warn_and_keep(
                 warned,
-                "annotators judged the same pair several times, and no questions are named: "
-                "answers to one question depend on each other, so intervals may be too narrow. "
+                "annotators judged the same pair several times, and no questions are named. "
+                "Answers to one question depend on each other, so intervals may be too narrow. "
                 "Name the column of the questions (question=)",
             )
 

@@ -385,8 +385,8 @@ def told_of_rarest(rarest: Mapping[str, Any] | None) -> str:
     start = f"The rarest class is {name}, with {percent(rarest['share'])} of the labels."
     if not n:
         return (
-            f"{start} It is not measured how many items of this class are found; gold labels of "
-            "such items (--gold) would show it. Accuracy over all classes says little about it."
+            f"{start} Only gold labels of such items (--gold) can show how many of them are found. "
+            "Accuracy over all classes says little about a rare class."
         )
     share = percent(rarest["n_found"] / n)
     items = f"{n:,} items whose gold label is" if n > 1 else "1 item whose gold label is"

@@ -194,8 +194,8 @@ def headline_and_reason(summary: Summary) -> Headline:
         )
     labels = count(rest, "label" if rest == n else "other label")
     if level is None:
-        asked = f"How many of the {labels} are right" if rest > 1 else f"Whether {labels} is right"
-        return Headline(f"{asked} is not known: ", _why_unknown(summary))
+        asked = f"how many of the {labels} are right" if rest > 1 else f"whether {labels} is right"
+        return Headline(f"It is not known {asked}: ", _why_unknown(summary))
     fact = _told_level(found, level, rest, labels) + _told_near(found)
     if level["source"] in ("gold", "sample"):
         return Headline(fact)
@@ -239,8 +239,7 @@ def _told_alike(found: Mapping[str, Any]) -> str:
     """Say what the level depends on where some annotators may share mistakes, and what mends it."""
     return (
         f"{_named(found['alike'])} may share mistakes. If they do, the share of right labels is "
-        "in the "
-        f"lower part of this range; if not, it is in the upper part. {_counted_apart(found)}"
+        f"in the lower part of this range; if not, in the upper part. {_counted_apart(found)}"
     )
 
 
@@ -340,7 +339,7 @@ def told_of_new_items(level: Mapping[str, Any] | None) -> str:
     """Say how often a classifier is right on new items; ``level`` as of `Level.to_dict`."""
     if level is None or level["high"] - level["low"] > VAGUE:
         return (
-            "How often the classifier is right on new items was not estimated. Its answers on "
+            "It was not estimated how often the classifier is right on new items. Its answers on "
             "items that it was trained on do not show this."
         )
     if level["source"] == "gold":

@@ -447,7 +447,7 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             ActionCode.CHECK,
             "set_items",
             "Check these items first",
-            f"{_expected_wrong(found, doubtful)} The most doubtful items are listed.",
+            _expected_wrong(found, doubtful),
             doubtful["expected_wrong_shown"],
             [_doubt(row) for row in rows],
             [
@@ -467,7 +467,7 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             "set_items",
             f"Have more annotators answer {what}",
             f"{'They have' if n > 1 else 'It has'} {few.mean():.1f} answers on average, which "
-            "leave at least one option in doubt; with five answers, one more seldom settles it.",
+            "leave at least one option in doubt. With five answers, one more seldom settles it.",
             float(rest.sum()) / 2,
         )
     given = found.levels.given
@@ -502,7 +502,7 @@ def _doubt(row: Content) -> Content:
     state = "given" if first["given"] else "not given"
     text = (
         f"{labels}; “{clipped(first['option'])}” is {state}, which is right with "
-        f"a probability of {percent(round(first['certainty'], 2))} ({first['n_ticked']} of "
+        f"{percent(round(first['certainty'], 2))} probability ({first['n_ticked']} of "
         f"{row['n_annotations']} answers tick it)"
     )
     return {"id": row["id"], "text": text}
@@ -576,8 +576,8 @@ def _explain(found: SetFindings) -> Iterator[Action]:
         ActionCode.EXPLAIN,
         "set_options",
         f"Explain {counted(len(rows), 'option')} better",
-        f"Annotators hardly agree on when to tick {names}: "
-        "clearer guidelines, or options that do not overlap, would help more than further answers.",
+        f"Annotators hardly agree on when to tick {names}. Clearer guidelines, or options that do "
+        "not overlap, would help more than further answers.",
         sum(row["expected_wrong"] for row in rows) / 3,
         [
             f"{clipped(row['option'])}: alpha {row['alpha']:.2f}, ticked in "
@@ -606,10 +606,9 @@ def told_of_sets(sets: SetFindings) -> str:
         return f"No label was given to any of the {counted(n_instances, 'item')}."
     if given is None:
         return (
-            f"How many of the {labels} are right is not known: too few items have answers by two "
-            f"or more independent annotators. Checked sets of {N_RANDOM} random items would show "
-            "it: "
-            f"{review_command(sets)} --random {N_RANDOM}"
+            f"It is not known how many of the {labels} are right: too few items have answers by "
+            f"two or more independent annotators. Checked sets of {N_RANDOM} random items would "
+            f"show it: {review_command(sets)} --random {N_RANDOM}"
         )
     if given.source == "gold" and gold is not None:
         has = (gold >= 0).any(axis=0)
@@ -627,7 +626,8 @@ def told_of_sets(sets: SetFindings) -> str:
         return text
     text = f"About {_range(given)} of the {labels} are right"
     if found is not None:
-        text += f", and about {_range(found)} of the labels that apply were given"
+        text += f". About {_range(found)} of the labels that apply were given"
+        return f"{text}. Both are estimated from how annotators agree, not measured."
     return f"{text}: estimated from how annotators agree, not measured."
 
 

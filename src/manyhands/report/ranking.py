@@ -209,12 +209,12 @@ def _facts(model: BradleyTerry) -> list[str]:
         left = float(expit(model.position_))
         facts.append(
             f"Of two equal items, a typical annotator prefers the left one in {percent(left)} "
-            "of the comparisons that are not ties, as the model estimates."
+            "of comparisons, not counting ties (estimated)."
         )
     if model.reliability_variance_:
         facts.append(
-            "Annotators differ in how well they tell better from worse. The answers of "
-            "annotators who do so well count more."
+            "Annotators differ in how well they tell better from worse. The answers of annotators "
+            "who tell it well count more."
         )
     return facts
 
@@ -226,13 +226,13 @@ def _of_random(annotators: Mapping[str, list[Any]]) -> list[str]:
     if not names:
         return []
     verb, who, whose = (
-        ("chooses", "this annotator surely tells", "The answers")
+        ("chooses", "this annotator tells", "The answers")
         if len(names) == 1
-        else ("choose", "these annotators surely tell", "Their answers")
+        else ("choose", "these annotators tell", "Their answers")
     )
     return [
         f"{listed(names, len(names))} {verb} nearly at random: {who} better from worse less than "
-        f"half as well as the average annotator, and perhaps not at all. {whose} count little."
+        f"half as well as the average annotator. {whose} count little."
     ]
 
 

@@ -270,9 +270,9 @@ def headline(summary: Mapping[str, Any]) -> str:
     if (summary.get("rating_agreement") or {}).get("doubt"):
         return "Do not trust any value yet: the annotators may agree by chance alone."
     return (
-        f"The value of a typical item is known to within ± {quantity(own['half_width'])} (95 % "
-        f"interval), where ratings go from {short(own['lowest'])} to {short(own['highest'])}: "
-        "estimated from how ratings scatter, not measured."
+        f"The value of a typical item is known to within ± {quantity(own['half_width'])}, on a "
+        f"scale from {short(own['lowest'])} to {short(own['highest'])} (95 % interval). The width "
+        "is estimated from how ratings scatter, not measured."
     )
 
 

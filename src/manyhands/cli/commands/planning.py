@@ -57,6 +57,7 @@ from manyhands.wording import (
     DRAW_SAMPLE,
     SAMPLE_TELLS,
     SEVERITY,
+    SHARED_LOOK_CERTAIN,
     counted,
     listed,
     percent,
@@ -910,10 +911,7 @@ def review(
             "their share of right labels is an estimate for all that are not reviewed"
         )
     else:
-        say(
-            "mistakes that most annotators share do not stand out: check some labels at random, "
-            f"too (`{DRAW_SAMPLE}`)"
-        )
+        say(f"{SHARED_LOOK_CERTAIN} `{DRAW_SAMPLE}` draws them")
 
 
 @reported
@@ -1150,10 +1148,10 @@ def budget(
         )
     if truth is None:
         say(
-            f"The curve begins at the level {_BEGUN[told.level.source]}. What is added is what the "
-            "model expects: the annotators of the table answer what they have not answered yet, "
-            "and repeat each other as often as the measured dependence says; on single tables, "
-            f"twice or half as much came.{_MEASURED if told.level.source == 'model' else ''}"
+            f"The curve begins at the level {_BEGUN[told.level.source]}. Its rise is what the "
+            "model expects if the same annotators answer further items. On real data sets, the "
+            "gain was between half and twice what was expected."
+            f"{_MEASURED if told.level.source == 'model' else ''}"
         )
         wanted = found.sizes[0] + 3 if budget is None else budget
         if found.sizes[-1] < wanted - 1e-9:
