@@ -476,7 +476,7 @@ def test_nothing_is_called_unknown_that_gold_measures():
     assert planning.enough(summary["plan"]) == enough
     assert UNJUDGED not in {row["screen"]["advice"] for row in summary["annotators"]["rows"]}
     page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
-    assert "right is not known" not in page
+    assert "It is not known how many" not in page
     assert "was measured on the items with gold labels" in page
     with open_desk(Path("labels"), Path("two.csv"), by="anna") as desk:
         assert enough in html.unescape(ask(desk, "/next")[2])

@@ -147,7 +147,7 @@ def test_a_rare_class_is_named_with_its_recall_or_that_it_is_not_measured():
     voted = MajorityVote().fit(table)
     plain, measured = (summarize(table, aggregator=voted, gold=g) for g in (None, y))
     told = spaced(told_of_rarest(plain["classes"]["rarest"]))
-    assert told.startswith("The rarest class is “1”, with 8.3 % of the labels. It is not measured")
+    assert told.startswith("The rarest class is “1”, with 8.3 % of the labels. Only gold labels")
     told = spaced(told_of_rarest(measured["classes"]["rarest"]))
     assert told.endswith("Of 6 items whose gold label is “1”, 5 have this label (83.3 % recall).")
     assert told in spaced("".join(Page(render_report(measured)).text))
