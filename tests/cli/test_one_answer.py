@@ -239,7 +239,7 @@ def test_two_annotators_are_no_basis_for_a_figure():
     planned = done_json("next", "two.csv")
     assert (planned["level"], planned["headline"], planned["enough"]) == (None, told, answer)
     page = Path("labels/report.html").read_text(encoding="utf-8")
-    assert "Check 100 labels that are drawn at random" in page
+    assert "Check 100 random labels" in page
     assert "We suggest stopping" not in page
     refused = run("budget", "two.csv", "--runs", 1)
     assert refused.exit_code == 3

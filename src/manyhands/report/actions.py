@@ -65,8 +65,7 @@ def first_screen(s: Mapping[str, Any]) -> First:
             ""
             if levels.get("n_known")
             else " Before you talk to these annotators, grade some items yourself (--known). "
-            "Without "
-            "your grades, a majority that is too strict or too mild cannot be seen."
+            "Only your grades can show whether the majority is too strict or too mild."
         )
         lines.append(severe + Markup(" The labels allow for this.") + asked)
     commands = [command for step in s["actions"] for command in commands_of(step, s)]

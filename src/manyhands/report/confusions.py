@@ -497,8 +497,8 @@ def _actions(found: Findings) -> Iterator[Action]:
         # Which class is mistaken for which rests on labels that nothing vouches for.
         rows = [{**row, "n": None} for row in rows]
         text = (
-            "Annotators disagree most often between these classes. It is not known which of them "
-            f"is right, and how often. {SAMPLE_TELLS}."
+            "Annotators disagree most often between these classes. It is not known which class is "
+            f"right. {SAMPLE_TELLS}."
         )
     title = "Clarify the guidelines for these classes"
     if is_scale_of_grades(found.inputs.table):

@@ -457,11 +457,10 @@ def plan_actions(found: Findings) -> Iterator[Action]:
             yield Action(
                 ActionCode.SAMPLE,
                 "review",
-                f"Check {N_RANDOM} labels that are drawn at random",
-                "Nothing in the annotations shows how good the annotators are; labels that you "
-                "check "
-                f"yourself do. Draw {N_RANDOM} items by this command, fill in their labels, and "
-                "give the file as --known.",
+                f"Check {N_RANDOM} random labels",
+                "Only labels that you check yourself can show how good the annotators are. This "
+                f"command draws {N_RANDOM} items. Fill in their labels, and give the file as "
+                "--known.",
                 n_instances,
                 command=DRAW_SAMPLE,
             )
@@ -473,7 +472,7 @@ def plan_actions(found: Findings) -> Iterator[Action]:
         ActionCode.BUY,
         "plan-next" if rows else "plan",
         "Ask these annotators about these items next" if rows else "Buy more annotations",
-        f"These answers are expected to tell the most about the labels in doubt. {ORDER_OF_BATCH}"
+        "These answers are expected to tell the most about the labels in doubt."
         if rows and not plan["n_warm_up"]
         else "Second answers to the same items show who can be trusted."
         if rows
