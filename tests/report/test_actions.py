@@ -20,6 +20,7 @@ from manyhands import (
     MajorityVote,
 )
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, SharedMistakesWarning
+from manyhands.planning.planner import price_in_words
 from manyhands.report import (
     SECTIONS,
     Contents,
@@ -698,10 +699,10 @@ def test_further_annotations_have_one_price_by_the_model_of_the_labels(of, monke
     page = Page(render_report(summary))
     assert f"according to {plan['source']}," in " ".join(page.text)
     assert "plan-rounds" not in page.ids
-    price = re.search(r"for every (\S+) annotations", " ".join(page.text))[1]
+    price = price_in_words(plan["gain"])
     assert page.text[page.text.index("annotations per corrected label") + 1] == price
     if of != "history":
-        assert "its figures differ" in " ".join(page.text)
+        assert "the figures differ" in " ".join(page.text)
 
 
 def test_runs_that_agree_have_no_range(monkeypatch):
