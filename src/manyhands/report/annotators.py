@@ -839,7 +839,6 @@ ANNOTATORS = Section(
         "told_severities": told_severities,
         "measured_by_gold": measured_by_gold,
         "is_enough": is_enough,
-        "A_FLAG": A_FLAG,
         "REVERSED": REVERSED,
     },
     answer=answer_right,

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 from manyhands.exceptions import WriteError
 from manyhands.files import write_atomically
 from manyhands.report.commands import fill_command, fill_page
-from manyhands.report.headline import headline
 from manyhands.report.items import ItemContents
 from manyhands.report.planning import enough
 from manyhands.report.questions import find_answers
 from manyhands.report.section import Section
 from manyhands.report.sections import sections_of
-from manyhands.wording import SAMPLE_TELLS
+from manyhands.wording import A_FLAG, SAMPLE_TELLS, SHARED_LOOK_CERTAIN
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -283,7 +282,8 @@ def _environment() -> Environment:
         gain_curve=charts.gain_curve,
         enough=enough,
         fill_command=fill_command,
-        headline=headline,
+        A_FLAG=A_FLAG,
         SAMPLE_TELLS=SAMPLE_TELLS,
+        SHARED_LOOK_CERTAIN=SHARED_LOOK_CERTAIN,
     )
     return environment

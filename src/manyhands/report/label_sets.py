@@ -718,7 +718,10 @@ def answer_items(s: Mapping[str, Any]) -> Answer:
     if not own:
         return None, "Every set is known."
     if not own["is_told"]:
-        return "set_items", "How many options are wrong is not known; the most doubtful come first."
+        return (
+            "set_items",
+            "It is not known how many options are wrong. The most doubtful items come first.",
+        )
     wrong = own["expected_wrong"]
     number = "fewer than one wrong option" if wrong < 0.5 else f"about {wrong:,.0f} wrong options"
     return "set_items", f"The model expects {number}; the items with the most come first."

@@ -243,7 +243,6 @@ REVIEW = Section(
     instances=_instances,
     words={
         "ALL_TO_REVIEW": ALL_TO_REVIEW,
-        "SHARED_LOOK_CERTAIN": SHARED_LOOK_CERTAIN,
         "REVIEW_RULE": REVIEW_RULE,
         "REVIEW_COMMAND": REVIEW_COMMAND,
     },
