@@ -48,8 +48,13 @@ REASONS = {
     Flag.BELOW_MEDIAN: "is right less often than most annotators",
     "overlooks labels": "overlooks more labels than most annotators",
     "ticks wrongly": "ticks more labels wrongly than most annotators",
+    "near random": "chooses nearly at random",
+    "prefers left": "prefers the left item",
+    "prefers right": "prefers the right item",
+    "many ties": "calls ties far more easily than the others",
+    "few ties": "calls ties far less easily than the others",
 }
-"""What a person reads in place of the flag of an annotator, which is a code for programs."""
+"""What a person reads in place of a reason to look at an annotator, which is a code in files."""
 
 SHARED_LOOK_CERTAIN = (
     "If most annotators make the same mistake, the wrong label looks certain. Check some labels at "
