@@ -330,7 +330,7 @@ def test_known_labels_and_a_third_annotator_judge_annotators():
         Path("three.csv"), [("task", "worker", "label"), *rows, *((i, "cay", c) for i, c in truth)]
     )
     for command in (("three.csv",), ("two.csv", "--known", "sample.csv")):
-        assert "with a probability of 95" in done("annotators", *command).stdout
+        assert "with a 95 % interval" in done("annotators", *command).stdout
         done("aggregate", *command, "--out", "judged")
         assert json.loads(Path("judged/summary.json").read_text())["annotators"]["judged"]
         header, *found = read_rows(Path("judged/annotators.csv"))
