@@ -287,7 +287,7 @@ def test_nobody_tells_an_accuracy_of_annotators_whom_nothing_judges(names):
     write_csv(Path("few.csv"), [("task", "worker", "label"), *rows])
     said = " ".join(done("annotators", "few.csv", "--out", "annotators.csv").stdout.split())
     assert "It is not known how often each annotator is right" in said
-    assert "with a probability of 95" not in said
+    assert "with a 95 % interval" not in said
     rows_of_json = done_json("annotators", "few.csv")["annotators"]
     assert {row[name] for row in rows_of_json for name in UNTOLD} == {None}
     result = done_json("aggregate", "few.csv", "--out", "labels")
