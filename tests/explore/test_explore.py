@@ -32,6 +32,7 @@ from manyhands.io.corrections import Correction, Standing, open_journal, read_co
 from manyhands.io.exports.formats import WRITERS
 from manyhands.metrics.certainty import Certainty
 from manyhands.report import planning
+from manyhands.wording import reason
 from tests.cli.conftest import done, done_json, run, write_csv
 
 CLASSES = ["cat", "dog", "<b>eel</b>"]
@@ -699,11 +700,11 @@ def test_a_forecast_is_made_when_it_is_asked_for(desk, monkeypatch):
     app = make_app(desk, TOKEN, PORT)
     body = ask(desk, "/next", app=app)[2]
     assert "/next?ahead=1" in body
-    assert "simulated runs" not in body
+    assert "3\u00a0runs simulated" not in body
     assert not made
     for _ in range(2):
         body = ask(desk, "/next?ahead=1", app=app)[2]
-        assert "3\u00a0simulated runs" in body
+        assert "3\u00a0runs simulated" in body
         assert "/next?ahead=1" not in body
         assert len(made) == 1  # Kept for these figures.
     desk.decide(0, 0, 1, shown=0)
@@ -778,7 +779,8 @@ def test_annotators_have_their_flags_and_advice_and_a_sheet(poor):
     assert "&lt;i&gt;poor&lt;/i&gt;" in first
     screens = {row["annotator"]: row for row in done_json("annotators", "A.csv")["annotators"]}
     said = html.unescape(why)
-    for text in (*screens["<i>poor</i>"]["flags"], *screens["<i>poor</i>"]["evidence"]):
+    reasons = map(reason, screens["<i>poor</i>"]["flags"])
+    for text in (*reasons, *screens["<i>poor</i>"]["evidence"]):
         assert text in said
     assert html.unescape(body).count(screens["<i>poor</i>"]["advice"]) == 1  # Not per person.
     assert body.count('class="why"') == sum(bool(row["flags"]) for row in screens.values())
