@@ -57,7 +57,7 @@ class ActionCode(Code):
 
 
 class Flag(Code):
-    """Reasons to look at an annotator (`manyhands.planning.screen_annotators`), in words."""
+    """Reasons to look at an annotator (`manyhands.planning.screen_annotators`)."""
 
     BELOW_MEDIAN_ON_GOLD = "below the median on gold"
     BELOW_CHANCE = "significantly below chance"
@@ -67,3 +67,45 @@ class Flag(Code):
     TOO_FAST = "too fast"
     DRIFT = "drift"
     BELOW_MEDIAN = "below the median"
+
+
+REASONS = {
+    Flag.BELOW_MEDIAN_ON_GOLD: "is right on gold labels less often than most annotators",
+    Flag.BELOW_CHANCE: "is right less often than by guessing",
+    Flag.GUESSING: "does no better than guessing",
+    Flag.ONE_LABEL: "nearly always gives the same label",
+    Flag.PATTERN: "repeats a pattern of labels",
+    Flag.TOO_FAST: "answers much faster than the others",
+    Flag.DRIFT: "became more or less accurate over time",
+    Flag.BELOW_MEDIAN: "is right less often than most annotators",
+    "overlooks labels": "overlooks more labels than most annotators",
+    "ticks wrongly": "ticks more labels wrongly than most annotators",
+    "near random": "chooses nearly at random",
+    "prefers left": "prefers the left item",
+    "prefers right": "prefers the right item",
+    "many ties": "calls ties far more easily than the others",
+    "few ties": "calls ties far less easily than the others",
+}
+"""What a person reads in place of a reason to look at an annotator, which is a code in files."""
+
+
+def reason(flag: str) -> str:
+    """Return what a person reads in place of an annotator's flag.
+
+    Examples
+    --------
+    >>> reason("one label")
+    'nearly always gives the same label'
+    """
+    return REASONS.get(flag, flag)
+
+
+def advice_on(flag: str, advice: str) -> str:
+    """Write the advice about annotators with a flag.
+
+    Examples
+    --------
+    >>> advice_on("too fast", "read 20 of their annotations")
+    'If an annotator answers much faster than the others, read 20 of their annotations'
+    """
+    return f"If an annotator {reason(flag)}, {advice}"

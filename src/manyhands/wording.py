@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from math import ceil, floor, log10
 from typing import Any, NamedTuple
 
-from manyhands.codes import Flag
-
 N_RANDOM = 100
 """Size of the random samples of items that reports and messages advise to check."""
 
@@ -36,25 +34,6 @@ SEVERITY = (
 
 A_FLAG = "Look at examples before you draw conclusions"
 """What to do about a reason to look at an annotator."""
-
-REASONS = {
-    Flag.BELOW_MEDIAN_ON_GOLD: "is right on gold labels less often than most annotators",
-    Flag.BELOW_CHANCE: "is right less often than by guessing",
-    Flag.GUESSING: "does no better than guessing",
-    Flag.ONE_LABEL: "nearly always gives the same label",
-    Flag.PATTERN: "repeats a pattern of labels",
-    Flag.TOO_FAST: "answers much faster than the others",
-    Flag.DRIFT: "became more or less accurate over time",
-    Flag.BELOW_MEDIAN: "is right less often than most annotators",
-    "overlooks labels": "overlooks more labels than most annotators",
-    "ticks wrongly": "ticks more labels wrongly than most annotators",
-    "near random": "chooses nearly at random",
-    "prefers left": "prefers the left item",
-    "prefers right": "prefers the right item",
-    "many ties": "calls ties far more easily than the others",
-    "few ties": "calls ties far less easily than the others",
-}
-"""What a person reads in place of a reason to look at an annotator, which is a code in files."""
 
 SHARED_LOOK_CERTAIN = (
     "If most annotators make the same mistake, the wrong label looks certain. Check some labels at "
@@ -208,28 +187,6 @@ def spread(low: str, high: str, same: str) -> str:
     ('1 to 3', 'the same in all runs')
     """
     return same if low == high else f"{low} to {high}"
-
-
-def reason(flag: str) -> str:
-    """Return what a person reads in place of an annotator's flag.
-
-    Examples
-    --------
-    >>> reason("one label")
-    'nearly always gives the same label'
-    """
-    return REASONS.get(flag, flag)
-
-
-def advice_on(flag: str, advice: str) -> str:
-    """Write the advice about annotators with a flag.
-
-    Examples
-    --------
-    >>> advice_on("too fast", "read 20 of their annotations")
-    'If an annotator answers much faster than the others, read 20 of their annotations'
-    """
-    return f"If an annotator {reason(flag)}, {advice}"
 
 
 def counted(n: float, noun: str, plural: str | None = None) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from manyhands import DawidSkene, make_crowd
+from manyhands.codes import reason
 from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.explore.app import KEPT, make_app, prose
 from manyhands.explore.desk import Choice, Conflict
@@ -32,7 +33,6 @@ from manyhands.io.corrections import Correction, Standing, open_journal, read_co
 from manyhands.io.exports.formats import WRITERS
 from manyhands.metrics.certainty import Certainty
 from manyhands.report import planning
-from manyhands.wording import reason
 from tests.cli.conftest import done, done_json, run, write_csv
 
 CLASSES = ["cat", "dog", "<b>eel</b>"]

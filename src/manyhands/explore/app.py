@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode
 
+from manyhands.codes import advice_on
 from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.explore.answers import BadAnswer
 from manyhands.explore.class_answers import ClassAnswers
@@ -28,7 +29,7 @@ from manyhands.report.commands import fill_page
 from manyhands.report.confusions import REVERSED, both_ways
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
-from manyhands.wording import A_FLAG, RANDOM_ITEMS_TELL, advice_on
+from manyhands.wording import A_FLAG, RANDOM_ITEMS_TELL
 
 try:
     import uvicorn

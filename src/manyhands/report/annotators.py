@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from manyhands.annotations.class_order import unit_of_grades
 from manyhands.annotations.groups import in_families
-from manyhands.codes import ActionCode, Flag, WarningCode
+from manyhands.codes import ActionCode, Flag, WarningCode, advice_on
 from manyhands.decision.labels import is_scale_of_grades
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import AnnotatorReliability, annotator_reliability
@@ -58,7 +58,6 @@ from manyhands.report.unexpected import unexpected_by_annotator
 from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import (
     A_FLAG,
-    advice_on,
     compared_with,
     counted,
     listed,

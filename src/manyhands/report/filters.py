@@ -14,7 +14,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from manyhands.wording import percent_ends, reason, spread
+from manyhands.codes import reason
+from manyhands.wording import percent_ends, spread
 
 DASH, MINUS = "\u2013", "\u2212"
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from manyhands.codes import reason
 from manyhands.report.commands import fill_command
 from manyhands.report.filters import percent
 from manyhands.report.section import Content, Section
-from manyhands.wording import counted, percent_interval, reason, shorten
+from manyhands.wording import counted, percent_interval, shorten
 
 SOURCES = {"gold": "measured on gold labels", "sample": "measured on a random sample"}
 """Where a level is from, in words; what is not measured is estimated."""

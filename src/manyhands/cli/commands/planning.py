@@ -49,6 +49,7 @@ from manyhands.cli.output import (
 )
 from manyhands.cli.reading import FamilyReading, command_of
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
+from manyhands.codes import reason
 from manyhands.exceptions import AnnotationError
 from manyhands.files import as_word
 from manyhands.wording import (
@@ -62,7 +63,6 @@ from manyhands.wording import (
     listed,
     percent,
     percent_interval,
-    reason,
 )
 
 
