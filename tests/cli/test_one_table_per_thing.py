@@ -227,10 +227,15 @@ def test_the_rule_that_is_printed_is_that_of_every_label():
 @pytest.mark.parametrize("gold", [True, False])
 def test_confusions_are_counted_from_the_label_to_what_was_given(gold):
     """Every table and page agrees with counts by hand; a swap of the two would show."""
+    truth = {row["task"]: row["label"] for row in read("gold.csv")}
+    rows, other = read("A.csv"), {"bad": "fair", "fair": "bad", "good": "good"}
+    for k, row in enumerate(rows):
+        if row["worker"] < "w6" and k % 3 == 0:  # The two grades are mixed up more than by chance.
+            row["label"] = other[truth[row["task"]]]
+    write_csv(Path("A.csv"), [(*rows[0],), *(tuple(row.values()) for row in rows)])
     done("aggregate", "A.csv", *(["--gold", "gold.csv"] if gold else []), "--out", "labels")
     summary = json.loads(Path("labels/summary.json").read_text())
     labels = {row["task"]: row for row in read("labels/labels.csv")}
-    truth = {row["task"]: row["label"] for row in read("gold.csv")}
     answers = [(row["task"], row["worker"], CLASSES.index(row["label"])) for row in read("A.csv")]
     inferred = {task: CLASSES.index(row["label"]) for task, row in labels.items()}
     expected, counted, of_worker = np.zeros((3, 3)), np.zeros((3, 3)), {}

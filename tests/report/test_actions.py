@@ -68,6 +68,15 @@ def with_spammers(n=200, seed=1):
     return np.hstack([good, bad]), gold
 
 
+def with_mixed_up(n=200, seed=1):
+    """Like `with_spammers`, but most mistakes of the good annotators mix up the classes 0 and 1."""
+    A, gold = with_spammers(n, seed)
+    rng = np.random.default_rng(seed)
+    mixes = (rng.random((n, 6)) < 0.25) & (gold < 2)[:, None]
+    A[:, :6] = np.where(mixes, 1 - gold[:, None], A[:, :6])
+    return A, gold
+
+
 # -- what to do next ------------------------------------------------------------------------------
 
 
@@ -212,7 +221,7 @@ def test_confusions_count_and_name_instances_on_which_they_happened():
 
 def test_confusions_by_inferred_labels_are_expected_numbers():
     """A class that few labels win is confused as often as its probability says."""
-    A, _ = with_spammers()
+    A, _ = with_mixed_up()
     model = DawidSkene().fit(A)
     summary = summarize(A, aggregator=model)
     found, q = summary["confusions"], model.posterior_
@@ -229,13 +238,21 @@ def test_confusions_by_inferred_labels_are_expected_numbers():
         value = expected[pair["row"], pair["column"]]
         assert pair["n"] == pytest.approx(value, abs=0.5 + A.size * RULED_OUT)
     text = step(summary, "explain")["text"]
-    n, most = re.match(
-        r"About (\d+) annotations are probably wrong\. About (\d+) of them confuse “\d” and “\d”\. "
-        r"The model estimates this from its labels, and may be wrong\. The direction",
+    share, most, n, by_chance = re.match(
+        r"One pair of classes accounts for about (\d+).% of the annotations that are probably "
+        r"wrong \((\d+) of (\d+)\)\. With random mistakes, it would be (\d+).%\. "
+        r"The model estimates this from its labels, and may be wrong\. ",
         text,
     ).groups()
-    assert int(most) < int(n) == found["n_wrong"]
-    assert "estimates this from its labels" in "".join(Page(render_report(summary)).text)
+    assert (int(n), int(most)) == (found["n_wrong"], sum(each["n"] for each in found["pairs"][:2]))
+    assert int(share) == pytest.approx(100 * (expected[0, 1] + expected[1, 0]) / off, abs=1)
+    # Those who are wrong about 0 would give 1 in proportion to its share among the other classes.
+    given = expected.sum(axis=0)
+    mistakes = expected.sum(axis=1) - np.diag(expected)
+    at_random = mistakes[0] * given[1] / (given[1] + given[2])
+    at_random += mistakes[1] * given[0] / (given[0] + given[2])
+    assert int(by_chance) == pytest.approx(100 * at_random / off, abs=1)
+    assert "estimated this number from its labels" in "".join(Page(render_report(summary)).text)
 
 
 def test_confusions_of_the_same_classes_are_joined():
@@ -270,7 +287,7 @@ def test_all_confusions_of_two_classes_are_one_pair():
 
 
 def test_no_number_of_confusions_is_told_where_the_labels_may_all_be_wrong():
-    A, _ = with_spammers()
+    A, _ = with_mixed_up()
     summary = json.loads(json.dumps(summarize(A[:, :2])))
     assert summary["levels"]["labels"] is None
     found = step(summary, "explain")
@@ -547,11 +564,21 @@ def test_answers_count_whom_the_page_flags_and_compare_two_windows(full):
     assert "of the first and" not in said("better or worse")
 
 
-def test_steps_say_how_to_go_on(full):
-    assert step(full, "check")["command"].startswith("manyhands explore")
-    text, rows = step(full, "explain")["text"], step(full, "explain")["rows"]
-    n, n_wrong = sum(row["n"] for row in rows), full["confusions"]["n_wrong"]
+def test_steps_say_how_to_go_on():
+    A, _ = with_mixed_up()
+    summary = summarize(A, aggregator=DawidSkene().fit(A))
+    assert step(summary, "check")["command"].startswith("manyhands explore")
+    text, rows = step(summary, "explain")["text"], step(summary, "explain")["rows"]
+    n, n_wrong = sum(row["n"] + row["back"] for row in rows), summary["confusions"]["n_wrong"]
     assert f"({n} of {n_wrong})" in text
+
+
+def test_random_mistakes_are_no_reason_for_other_guidelines():
+    A, _ = with_spammers()
+    summary = summarize(A, aggregator=DawidSkene().fit(A))
+    assert "explain" not in {each["code"] for each in summary["actions"]}
+    page = "".join(Page(render_report(summary)).text)
+    assert page.count("clearly more often than by chance") == 2  # In the section and its answer.
 
 
 def test_at_most_four_steps_by_the_mistakes_that_they_avoid(full):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.special import gammainc
 
 from manyhands.agreement import spammer_score
 from manyhands.annotations import AnnotationTable
@@ -168,6 +169,7 @@ def confusions_section(found: Findings) -> Content | None:
     annotators = _people(table, some, place, len(cells))
     order = np.argsort(-n, kind="stable")
     order = order[n[order] > 0]
+    chance = _by_chance(table.n_classes, true, given, weight)
     small = table.n_classes <= LIMITS["matrix_classes"]
     shown = order if small else order[: LIMITS["confusions"]]
     examples = _most_confused(place, table.instance[rows[wrong]], weight[wrong], len(cells))
@@ -182,6 +184,7 @@ def confusions_section(found: Findings) -> Content | None:
         "source": judged.source,
         "known": judged.known,
         "n": len(np.unique(rows)),
+        "several": np.count_nonzero(np.bincount(given, minlength=table.n_classes) + of_true) > 2,
         "n_wrong": round(float(weight[wrong].sum())),
         "classes": table.classes.tolist() if small else None,
         "matrix": matrix,
@@ -194,6 +197,7 @@ def confusions_section(found: Findings) -> Content | None:
                 "row": int(cells[k] // table.n_classes),
                 "column": int(cells[k] % table.n_classes),
                 "n": int(n[k]),
+                "chance": round(float(chance[divmod(cells[k], table.n_classes)]), 1),
                 "share": float(n[k] / of_true[cells[k] // table.n_classes]),
                 "annotators": int(annotators[k]),
                 "instances": table.instances[examples[k]].tolist(),
@@ -201,6 +205,20 @@ def confusions_section(found: Findings) -> Content | None:
             for k in shown.tolist()
         ],
     }
+
+
+def _by_chance(c: int, true: IntArray, given: IntArray, weight: FloatArray) -> FloatArray:
+    """Return how often each confusion [true, given] would happen if mistakes were random, (C, C).
+
+    Annotators who are wrong would then give the other classes as often as everybody gives them.
+    """
+    wrong = true != given
+    mistakes = np.bincount(true[wrong], weight[wrong], c)
+    shares = np.bincount(given, weight, c) / max(weight.sum(), 1e-12)
+    others = 1.0 - shares
+    return mistakes[:, None] * np.divide(
+        shares, others[:, None], out=np.zeros((c, c)), where=others[:, None] > 1e-12
+    )
 
 
 def rounded(expected: FloatArray) -> IntArray:
@@ -461,11 +479,12 @@ def _confusion_of(estimator: Any, argument: str, inputs: Inputs, shown: IntArray
 
 def _actions(found: Findings) -> Iterator[Action]:
     own = found.once(confusions_section)
-    if own is None or not own["pairs"]:
+    if own is None:
         return
     by_gold, is_expected = own["truth"] == "gold", own["truth"] == "expected"
-    rows = own["pairs"] if by_gold else both_ways(own["pairs"])
-    rows = rows[: LIMITS["actions"]]
+    rows = mixed_up(own)[: LIMITS["actions"]]
+    if not rows:
+        return
     most, total = sum(row["n"] + row.get("back", 0) for row in rows), own["n_wrong"]
     about = "about " if is_expected else ""
     wrong = f"differ from the {own['truth']} labels"
@@ -478,6 +497,9 @@ def _actions(found: Findings) -> Iterator[Action]:
         else f"{len(rows)} pairs of classes account"
     )
     text = f"{pairs} for {share} of the annotations that {wrong} ({most:,} of {total:,})."
+    if own["several"]:
+        by_chance = sum(row["chance"] for row in rows) / total
+        text += f" With random mistakes, it would be {percent(by_chance)}."
     if most >= total:  # All of them in all pairs says nothing.
         top = rows[0]
         first, second = (f"“{shorten(str(top[name]))}”" for name in ("true", "given"))
@@ -538,9 +560,35 @@ def both_ways(pairs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             continue
         row = found[low, high]
         row["back"] = pair["n"]
+        if "chance" in pair:
+            row["chance"] += pair["chance"]
         instances = dict.fromkeys([*row["instances"], *pair["instances"]])
         row["instances"] = [*instances][: LIMITS["instances"]]
     return sorted(found.values(), key=lambda row: -row["n"] - row["back"])
+
+
+MORE_THAN_CHANCE, FALSE_ALARM, PER_CASE = 1.5, 0.05, 2
+"""How many times as often as by chance two classes must be mixed up for clearer guidelines to help,
+how often one of all pairs may seem to be by chance, and how many annotations count as one case,
+because annotators of the same item tend to be wrong together."""
+
+
+def mixed_up(own: Mapping[str, Any]) -> Rows:
+    """Return the confusions that are more frequent than random mistakes, most frequent first.
+
+    Without gold, both directions are joined. With only two classes, all mistakes mix these up.
+    """
+    rows = own["pairs"] if own["truth"] == "gold" else both_ways(own["pairs"])
+    if not own.get("several"):  # Summaries of earlier versions do not say.
+        return [*rows]
+    classes = {code for row in rows for code in (row["row"], row["column"])}
+    n = np.array([row["n"] + row.get("back", 0) for row in rows], dtype=np.float64)
+    chance = np.array([row["chance"] for row in rows])
+    n_pairs = len(classes) * (len(classes) - 1) / (1 if own["truth"] == "gold" else 2)
+    # P(a Poisson variable with mean chance >= n), of cases.
+    p = gammainc(np.maximum(n, 1e-9) / PER_CASE, chance / PER_CASE)
+    clear = (n >= MORE_THAN_CHANCE * chance) & (p < FALSE_ALARM / max(n_pairs, 1))
+    return [row for row, is_clear in zip(rows, clear, strict=True) if is_clear]
 
 
 def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
@@ -571,6 +619,8 @@ def answer_confused(s: Mapping[str, Any]) -> Answer:
     pairs = found.get("pairs")
     if not pairs:
         return None, "No annotation differs from its label."
+    if not mixed_up(found):
+        return "confusions", "No two classes clearly more often than by chance."
     top = pairs[0]
     if found["truth"] != "gold":
         top = both_ways(pairs)[0]
@@ -594,7 +644,7 @@ CONFUSIONS = Section(
     actions=_actions,
     instances=_instances,
     tables=_tables,
-    words={"confused_cells": confused_cells, "REVERSED": REVERSED},
+    words={"confused_cells": confused_cells, "mixed_up": mixed_up, "REVERSED": REVERSED},
     answer=answer_confused,
 )
 
