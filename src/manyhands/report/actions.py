@@ -50,7 +50,7 @@ def _order(step: Action) -> tuple[float, int]:
 
 def first_screen(s: Mapping[str, Any]) -> First:
     """Return the first screen of a report on labels that are classes."""
-    if not s["actions"]:
+    if not s["data"]["n_annotations"]:
         return First("")
     fact, why = headline_and_reason(s)
     if fact.endswith(": "):  # The reasons are a paragraph of their own.

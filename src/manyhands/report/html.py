@@ -73,7 +73,7 @@ def render_report(
     sections = sections_of(summary) if sections is None else sections
     known = {each.key: None for each in sections if each.summarise}
     summary = known | dict(summary)
-    shown = [each for each in sections if each.summarise is None or summary[each.key]]
+    shown = [each for each in sections if each.summarise is None or _has_content(each, summary)]
     rows = (summary.get("items") or {"rows": ()})["rows"]
     content = (contents or ItemContents()).of([row["id"] for row in rows])
     words = {name: value for each in sections for name, value in each.words.items()}
@@ -85,6 +85,12 @@ def render_report(
         contents=content,
         answers=find_answers(summary, sections),
     )
+
+
+def _has_content(section: Section, summary: Mapping[str, Any]) -> bool:
+    """Return whether a section is shown; a first screen without steps still has its headline."""
+    content = summary[section.key]
+    return bool(content) if section.is_question else content is not None
 
 
 def render_page(

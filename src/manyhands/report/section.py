@@ -132,7 +132,8 @@ class Section:
         has the macros of ``_macros.html``.
     summarise : function of Findings, optional
         Returns the content, JSON values, or None if there is nothing to say: the section is then
-        not on the page. Without one, a section is always there and only shows what others found.
+        not on the page, unless it is the first screen. Without one, a section is always there and
+        only shows what others found.
     actions : function of Findings
         Yields what to do next.
     instances : function of the content
