@@ -280,8 +280,7 @@ def test_all_confusions_of_two_classes_are_one_pair():
         assert step(summary, "explain")["text"] == said
     page = "".join(Page(render_report(summarize(A, labels=[0, 0, 0, 1, 1]))).text).split()
     both = (
-        "Judging by the inferred labels, class “0” was labelled “1” 2 times, "
-        "and class “1” was labelled “0” 1 time"
+        "“0” and “1”: 3 annotations. “0” was labelled “1” 2 times, and “1” was labelled “0” 1 time"
     )
     assert both in " ".join(page)
 
