@@ -246,11 +246,14 @@ def test_confusions_by_inferred_labels_are_expected_numbers():
     ).groups()
     assert (int(n), int(most)) == (found["n_wrong"], sum(each["n"] for each in found["pairs"][:2]))
     assert int(share) == pytest.approx(100 * (expected[0, 1] + expected[1, 0]) / off, abs=1)
-    # Those who are wrong about 0 would give 1 in proportion to its share among the other classes.
-    given = expected.sum(axis=0)
-    mistakes = expected.sum(axis=1) - np.diag(expected)
-    at_random = mistakes[0] * given[1] / (given[1] + given[2])
-    at_random += mistakes[1] * given[0] / (given[0] + given[2])
+    crowd, at_random = expected.sum(axis=0) / expected.sum(), 0.0
+    for (
+        column
+    ) in A.T:  # Those who are wrong about 0 would give 1 as often as among all their answers.
+        answers = np.bincount(column, minlength=3) + 10 * crowd
+        for true, given in ((0, 1), (1, 0)):
+            mistakes = q[column != true, true].sum()
+            at_random += mistakes * answers[given] / (answers.sum() - answers[true])
     assert int(by_chance) == pytest.approx(100 * at_random / off, abs=1)
     assert "estimated this number from its labels" in "".join(Page(render_report(summary)).text)
 

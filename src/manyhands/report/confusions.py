@@ -169,7 +169,7 @@ def confusions_section(found: Findings) -> Content | None:
     annotators = _people(table, some, place, len(cells))
     order = np.argsort(-n, kind="stable")
     order = order[n[order] > 0]
-    chance = _by_chance(table.n_classes, true, given, weight)
+    chance = by_chance(table, judged)
     small = table.n_classes <= LIMITS["matrix_classes"]
     shown = order if small else order[: LIMITS["confusions"]]
     examples = _most_confused(place, table.instance[rows[wrong]], weight[wrong], len(cells))
@@ -207,18 +207,25 @@ def confusions_section(found: Findings) -> Content | None:
     }
 
 
-def _by_chance(c: int, true: IntArray, given: IntArray, weight: FloatArray) -> FloatArray:
+def by_chance(table: Any, judged: Judged) -> FloatArray:
     """Return how often each confusion [true, given] would happen if mistakes were random, (C, C).
 
-    Annotators who are wrong would then give the other classes as often as everybody gives them.
+    Annotators who are wrong would then give the other classes as often as they give them to
+    all items. The shares of their answers are shrunk to those of the crowd.
     """
-    wrong = true != given
-    mistakes = np.bincount(true[wrong], weight[wrong], c)
-    shares = np.bincount(given, weight, c) / max(weight.sum(), 1e-12)
-    others = 1.0 - shares
-    return mistakes[:, None] * np.divide(
-        shares, others[:, None], out=np.zeros((c, c)), where=others[:, None] > 1e-12
-    )
+    annotator, c = table.annotator[judged.rows], table.n_classes
+    given, shape = table.label[judged.rows], (table.n_annotators, c)
+
+    def counts(classes: IntArray, weight: FloatArray) -> FloatArray:
+        cells = np.bincount(annotator * np.int64(c) + classes, weight, shape[0] * c)
+        return cells.reshape(shape)
+
+    mistakes = counts(judged.true, judged.weight * (judged.true != given))
+    answers = counts(given, judged.weight)
+    crowd = answers.sum(axis=0) / max(answers.sum(), 1e-12)
+    shares = answers + SHRUNK_BY * crowd
+    shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-12)
+    return np.asarray((mistakes / np.maximum(1.0 - shares, 1e-12)).T @ shares)
 
 
 def rounded(expected: FloatArray) -> IntArray:
@@ -497,9 +504,10 @@ def _actions(found: Findings) -> Iterator[Action]:
         else f"{len(rows)} pairs of classes account"
     )
     text = f"{pairs} for {share} of the annotations that {wrong} ({most:,} of {total:,})."
+    random = sum(row["chance"] for row in rows) if own["several"] else 0.0
     if own["several"]:
-        by_chance = sum(row["chance"] for row in rows) / total
-        text += f" With random mistakes, it would be {percent(by_chance)}."
+        text += f" With random mistakes, it would be {percent(random / total)}."
+        text += _no_more_than_chance(own, rows)
     if most >= total:  # All of them in all pairs says nothing.
         top = rows[0]
         first, second = (f"“{shorten(str(top[name]))}”" for name in ("true", "given"))
@@ -535,7 +543,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         "confusions",
         title,
         text,
-        share_of_wrong(found, most / total / 2),  # Guidelines prevent some of them.
+        share_of_wrong(found, (most - random) / total / 2),  # Guidelines prevent some of them.
         rows,
     )
 
@@ -567,7 +575,10 @@ def both_ways(pairs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda row: -row["n"] - row["back"])
 
 
-MORE_THAN_CHANCE, FALSE_ALARM, PER_CASE = 1.5, 0.05, 2
+SHRUNK_BY = 10.0
+"""Answers distributed like the crowd's that are added to those of an annotator, to judge chance."""
+
+MORE_THAN_CHANCE, FALSE_ALARM, PER_CASE = 1.1, 0.05, 2
 """How many times as often as by chance two classes must be mixed up for clearer guidelines to help,
 how often one of all pairs may seem to be by chance, and how many annotations count as one case,
 because annotators of the same item tend to be wrong together."""
@@ -589,6 +600,16 @@ def mixed_up(own: Mapping[str, Any]) -> Rows:
     p = gammainc(np.maximum(n, 1e-9) / PER_CASE, chance / PER_CASE)
     clear = (n >= MORE_THAN_CHANCE * chance) & (p < FALSE_ALARM / max(n_pairs, 1))
     return [row for row, is_clear in zip(rows, clear, strict=True) if is_clear]
+
+
+def _no_more_than_chance(own: Mapping[str, Any], named: Rows) -> str:
+    """Return a sentence on the most frequent confusion if it is not among those that are named."""
+    top = (own["pairs"] if own["truth"] == "gold" else both_ways(own["pairs"]))[0]
+    if any((row["row"], row["column"]) == (top["row"], top["column"]) for row in named):
+        return ""
+    first, second = (f"“{shorten(str(top[name]))}”" for name in ("true", "given"))
+    n = counted(top["n"] + top.get("back", 0), "annotation")
+    return f" {first} and {second} are confused in {n}, but hardly more often than by chance."
 
 
 def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
