@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from manyhands.codes import reason
+from manyhands.codes import Flag, reason
 from manyhands.report.commands import fill_command
 from manyhands.report.filters import percent
 from manyhands.report.section import Content, Section
@@ -166,15 +166,24 @@ def told_of_annotator(row: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> row = {"n_annotations": 87, "n_wrong": 51.2, "flags": ["no better than guessing"]}
-    >>> print(told_of_annotator(row | {"evidence": ["right in 41 %"]}))
+    >>> flags = ["no better than guessing", "below the median"]
+    >>> row = {"n_annotations": 87, "n_wrong": 51.2, "flags": flags, "evidence": ["right in 41 %"]}
+    >>> print(told_of_annotator(row))
     does no better than guessing; about 51 of 87 annotations are wrong
     """
     if row.get("n_wrong") is None:
         return "; ".join(map(str, row["evidence"]))
     n = counted(row["n_annotations"], "annotation")
     wrong = round(row["n_wrong"])
-    return "; ".join([*map(reason, row["flags"]), f"about {wrong:,} of {n} are wrong"])
+    return "; ".join([*_reasons(row["flags"]), f"about {wrong:,} of {n} are wrong"])
+
+
+def _reasons(flags: Sequence[str]) -> list[str]:
+    """Write the reasons to look, without milder ones that a graver one implies."""
+    implied = {Flag.BELOW_MEDIAN} if len(flags) > 1 else set()
+    if Flag.BELOW_CHANCE in flags:
+        implied.add(Flag.GUESSING)
+    return [reason(flag) for flag in flags if flag not in implied]
 
 
 COMMAND = ": manyhands "
