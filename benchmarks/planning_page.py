@@ -75,6 +75,13 @@ def reached(records: list[Record], share: float = 0.99) -> str:
     return f"{sizes[first]:g}" if first < len(sizes) else f"not by {sizes[-1]:g}"
 
 
+def falls(found: Chosen) -> str:
+    """Say in how many runs on cifar10n the default's accuracy falls with more annotations."""
+    runs = found["cifar10n", EIG]
+    fell = sum(bool((np.diff(record["accuracy"]) < -0.01).any()) for record in runs)
+    return f"{fell} of {len(runs)} runs"
+
+
 def saved(found: Chosen) -> list[str]:
     """Write how many annotations are needed."""
 
@@ -329,7 +336,7 @@ def runs_of(found: Chosen) -> str:
     return f"{most} run{'s' * (most > 1)}" + (f" ({'; '.join(fewer)})" if fewer else "")
 
 
-SECTIONS: dict[str, tuple[str, Callable[[Chosen], Iterable[str]]]] = {
+SECTIONS: dict[str, tuple[str, Callable[[Chosen], str | Iterable[str]]]] = {
     "tables": ("tables", partial(area_table, low=2.0)),
     "saved": ("tables", saved),
     "stopping": ("stopping", stops),
@@ -337,6 +344,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Chosen], Iterable[str]]]] = {
     "audit": ("audit", audit_lines),
     "confirmation": ("confirmation", partial(area_table, low=1.5)),
     "features": ("features", partial(area_table, low=0.4)),
+    "features_fell": ("features", falls),
     "test": ("features", partial(area_table, low=0.4, name="test")),
     "packages": ("packages", partial(area_table, low=0.4)),
     "dense": ("dense", partial(area_table, low=0.4)),
