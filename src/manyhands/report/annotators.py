@@ -807,16 +807,17 @@ def _looks(found: Mapping[str, Any]) -> str:
     n, rows = found["n_flagged"], found["rows"]
     if not n:
         return " Nobody needs a closer look."
-    careless = {Flag.GUESSING, Flag.ONE_LABEL, Flag.PATTERN}
+    careless = {Flag.GUESSING, Flag.ONE_LABEL}
     text = f" {counted(n, 'annotator')} {'needs' if n == 1 else 'need'} a closer look"
     k = sum(bool(careless & {*(row.get("screen") or row)["flags"]}) for row in rows)
     if not k:
         return f"{text}."
     if n == k:
-        who = {1: "they answer", 2: "both answer"}.get(n, "all of them answer")
+        who = {1: "they do", 2: "both do"}.get(n, "all of them do")
     else:
-        who = f"{k:,} of them {'answers' if k == 1 else 'answer'}"
-    return f"{text}: {who} at random, or nearly always give the same answer."
+        who = f"{k:,} of them {'does' if k == 1 else 'do'}"
+    give = "gives" if who.endswith("does") else "give"
+    return f"{text}: {who} no better than guessing, or nearly always {give} the same label."
 
 
 def _passes(data: Mapping[str, Any]) -> str:
