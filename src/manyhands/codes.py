@@ -6,6 +6,7 @@ is compared, written and read from JSON like any other text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 
@@ -98,6 +99,20 @@ def reason(flag: str) -> str:
     'nearly always gives the same label'
     """
     return REASONS.get(flag, flag)
+
+
+def graver(flags: Sequence[str]) -> list[str]:
+    """Return an annotator's flags without milder ones that a graver one implies.
+
+    Examples
+    --------
+    >>> graver(["no better than guessing", "below the median"])
+    ['no better than guessing']
+    """
+    implied = {Flag.BELOW_MEDIAN} if len(flags) > 1 else set()
+    if Flag.BELOW_CHANCE in flags:
+        implied.add(Flag.GUESSING)
+    return [flag for flag in flags if flag not in implied]
 
 
 def advice_on(flag: str, advice: str) -> str:

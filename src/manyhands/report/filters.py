@@ -14,7 +14,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from manyhands.codes import reason
+from manyhands.codes import graver, reason
 from manyhands.wording import percent_ends, spread
 
 DASH, MINUS = "\u2013", "\u2212"
@@ -192,7 +192,7 @@ def rest_lines(rows: list[Mapping[str, Any]]) -> str:
             "" if row[name] is None or not known else f"{100 * row[name]:.0f}"
             for name in ("accuracy", "gold")
         )
-        flags = "; ".join(map(reason, row["flags"]))
+        flags = "; ".join(map(reason, graver(row["flags"])))
         fields = (
             clipped(row["id"]),
             f"{row['n_annotations']}",
@@ -208,6 +208,7 @@ def rest_lines(rows: list[Mapping[str, Any]]) -> str:
 FILTERS = {
     "visible": visible,
     "prose": prose,
+    "graver": graver,
     "reason": reason,
     "sentence": sentence,
     "clipped": clipped,

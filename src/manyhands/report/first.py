@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from manyhands.codes import Flag, reason
+from manyhands.codes import graver, reason
 from manyhands.report.commands import fill_command
 from manyhands.report.filters import percent
 from manyhands.report.section import Content, Section
@@ -175,15 +175,8 @@ def told_of_annotator(row: Mapping[str, Any]) -> str:
         return "; ".join(map(str, row["evidence"]))
     n = counted(row["n_annotations"], "annotation")
     wrong = round(row["n_wrong"])
-    return "; ".join([*_reasons(row["flags"]), f"about {wrong:,} of {n} are wrong"])
-
-
-def _reasons(flags: Sequence[str]) -> list[str]:
-    """Write the reasons to look, without milder ones that a graver one implies."""
-    implied = {Flag.BELOW_MEDIAN} if len(flags) > 1 else set()
-    if Flag.BELOW_CHANCE in flags:
-        implied.add(Flag.GUESSING)
-    return [reason(flag) for flag in flags if flag not in implied]
+    reasons = map(reason, graver(row["flags"]))
+    return "; ".join([*reasons, f"about {wrong:,} of {n} are wrong"])
 
 
 COMMAND = ": manyhands "

@@ -49,7 +49,7 @@ from manyhands.cli.output import (
 )
 from manyhands.cli.reading import FamilyReading, command_of
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
-from manyhands.codes import reason
+from manyhands.codes import graver, reason
 from manyhands.exceptions import AnnotationError
 from manyhands.files import as_word
 from manyhands.wording import (
@@ -972,7 +972,7 @@ def annotators(
         None if low is None or high is None else percent_interval(low, high)
         for low, high in zip(columns["low_95"], columns["high_95"], strict=True)
     ]
-    columns["reason to look"] = ["; ".join(map(reason, each)) for each in lists["flags"]]
+    columns["reason to look"] = ["; ".join(map(reason, graver(each))) for each in lists["flags"]]
     print_columns("Annotators", {name: columns[name] for name in names})
     say(
         "accuracy: the share of right annotations that the model expects, with a 95 % interval; "
