@@ -472,9 +472,9 @@ def _check_numeric(
         if wanted is not None:
             told += f" No column holds the ids of the annotated items ({preview(wanted)})."
         raise AnnotationError(
-            f"{told} A table of features has one row per item, a column 'task' with its id "
-            "(another name will do if the column holds the ids of all annotated items), and "
-            "numbers in all other columns; rename the column of ids, and encode or drop the "
+            f"{told} A table of features has one row per item, the item's id in the column 'task', "
+            "and numbers in all other columns. The column of ids may have another name if it holds "
+            "the ids of all annotated items; else rename the column of ids. Encode or drop the "
             "others. (In Python, a data frame may hold them)"
         )
     if not n:
