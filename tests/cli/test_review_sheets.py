@@ -354,3 +354,93 @@ def test_two_files_that_contradict_each_other_are_refused(crowd):
         assert refused.exit_code == 3
         said = " ".join(refused.stderr.split())
         assert "one.csv, row 3: task 't2' has the known label 'good', but two.csv, row 3:" in said
+
+
+def refused_as_filled(name, rows, use, *command):
+    before = Path(name).read_bytes()
+    found = run(*command)
+    assert found.exit_code == 4
+    said = " ".join(found.stderr.split())
+    assert f"this command would replace '{name}', in which {rows} filled in by hand" in said
+    assert use in said
+    assert Path(name).read_bytes() == before
+
+
+def test_a_sheet_that_a_person_filled_in_is_not_replaced(crowd):
+    again = ("review", "A.csv", "-n", 9, "--out", "review.csv")
+    done(*again)
+    assert "it replaces the file of that name" in done(*again).stderr  # Nobody wrote anything.
+    seen = iter(range(9))
+
+    def change(row):
+        n = next(seen)
+        row["reviewed"] = {0: "anna", 1: "no", 2: "yes"}.get(n, "")
+        if n == 5:
+            row["label"] = next(c for c in CLASSES if c != row["label"])
+
+    rows = fill_in(Path("review.csv"), change)
+    use = "To use what was written, give review.csv as --known"
+    four = "4 rows are"
+    refused_as_filled("review.csv", four, use, *again)
+    for command in ("next", "annotators", "budget", "aggregate"):
+        refused_as_filled("review.csv", four, use, command, "A.csv", "--out", "review.csv")
+    assert "(rows 2, 3 and 2 more)" in run(*again).stderr.replace("\n", " ")
+    done("review", "A.csv", "--known", "review.csv", "--out", "second.csv")
+    write_csv(Path("review.csv"), [list(rows[0]), *(list(row.values()) for row in rows[6:])])
+    done(*again)  # The rows that are left are as they were written.
+    first = rows[6]["task"]
+    fill_in(Path("review.csv"), lambda row: row.update(note="?" if row["task"] == first else ""))
+    refused_as_filled("review.csv", "1 row is", use, *again)
+
+
+def test_a_sheet_of_annotations_a_batch_and_gold_labels_are_not_replaced_either(crowd):
+    by = ("review", "A.csv", "--by", "annotation", "-n", 3, "--out", "votes.csv")
+    done(*by)
+    fill_in(Path("votes.csv"), lambda row: row.update(reviewed="anna"))
+    answers = "To use what was written, add it to your annotations"
+    refused_as_filled("votes.csv", "3 rows are", answers, *by)
+    batch = ("next", "A.csv", "-n", 4, "--out", "batch.csv")
+    done(*batch)
+    assert "it replaces the file of that name" in done(*batch).stderr
+    header, *rows = read_rows(Path("batch.csv"))
+    write_csv(Path("batch.csv"), [[*header, "label"], *([*row, "good"] for row in rows[:2])])
+    refused_as_filled("batch.csv", "2 rows are", answers, *batch)
+    write_csv(Path("gold.csv"), [("task", "label"), *list(crowd.items())[:5]])
+    use = "give gold.csv as --known"
+    refused_as_filled("gold.csv", "5 rows are", use, "review", "A.csv", "--out", "gold.csv")
+    record = {"task": "t0", "label": "bad", "was": "good", "certainty": 0.5, "by": "anna"}
+    line = json.dumps(record | {"at": "2026-01-01T00:00:00Z", "action": "correct"})
+    Path("corrections.jsonl").write_text(line + "\n")
+    use = "give corrections.jsonl as --known"
+    command = ("review", "A.csv", "--out", "corrections.jsonl")
+    refused_as_filled("corrections.jsonl", "1 row is", use, *command)
+
+
+def test_a_folder_whose_labels_a_person_marked_is_not_replaced(crowd, short):
+    write_csv(Path("gold.csv"), [("task", "label"), *list(crowd.items())[:5]])
+    command = ("aggregate", "A.csv", "--known", "gold.csv", "--out", "labels")
+    done(*command)
+    done("aggregate", "A.csv", "--out", "labels")  # The known labels' "yes" is manyhands' own.
+    done(*command)
+    write_csv(Path("X.csv"), [("task", "x"), *((f"t{i}", i % 3) for i in range(60))])
+    fit = ("fit", "--features", "X.csv", "--annotations", "A.csv", "--known", "gold.csv")
+    done(*fit, "--out", "model")
+    done(*fit, "--out", "model")
+    for name, again in (("labels", command), ("model", (*fit, "--out", "model"))):
+        path = Path(name, "labels.csv")
+        rows = fill_in(path, lambda row: row.update(reviewed=row["reviewed"] or "yes"))
+        told = f"{sum(row['probability'] != '1.000000' for row in rows)} rows are"
+        refused_as_filled(str(path), told, f"give {path} as --known", *again)
+
+
+def test_pairs_to_compare_that_a_person_answered_are_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pairs = [(a, b, "left" if a < b else "right", "w") for a in "abcd" for b in "abcd" if a != b]
+    write_csv(Path("C.csv"), [("left", "right", "winner", "worker"), *pairs])
+    again = ("rank", "C.csv", "--next", 3, "--out", "ranking", "--no-report")
+    done(*again)
+    done(*again)
+    header, *rows = read_rows(Path("ranking/next.csv"))
+    write_csv(Path("ranking/next.csv"), [[*header, "winner"], *([*row, "left"] for row in rows)])
+    use = "To use what was written, add it to your annotations"
+    refused_as_filled("ranking/next.csv", f"{len(rows)} rows are", use, *again)

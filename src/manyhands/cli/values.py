@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from enum import StrEnum
@@ -10,7 +11,8 @@ from typing import Any, Literal
 
 import typer
 
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, WriteError
+from manyhands.files import as_word
 
 TABLES = (".csv", ".tsv", ".xlsx", ".parquet", ".pq", ".gz")
 """How names of tables end."""
@@ -101,21 +103,47 @@ def some_path(text: str | Path) -> Path:
 
 
 def refuse_overwriting(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
-    """Refuse to overwrite files that the command reads.
+    """Refuse to overwrite files that the command reads, or that a person filled in.
 
     Raises
     ------
     AnnotationError
         If one of the outputs is one of the inputs.
+    WriteError
+        If one of the outputs holds what a person wrote; see `manyhands.io.filled`.
     """
+    existing = [out for out in outputs if out is not None and out.exists()]
     read = [path for path in inputs if path is not None and path.exists()]
-    for out in outputs:
+    for out in existing:
         for path in read:
-            if out is not None and out.exists() and out.samefile(path):
+            if out.samefile(path):
                 raise AnnotationError(
                     f"--out would write over {str(path)!r}, which this command reads; choose "
                     "another --out"
                 )
+    for out in existing:
+        if out.is_file():
+            _refuse_filled(out)
+
+
+def _refuse_filled(out: Path) -> None:
+    from manyhands.io.filled import filled_in
+
+    found = filled_in(out)
+    if found is None:
+        return
+    rows = "1 row is" if found.n == 1 else f"{found.n:,} rows are"
+    use = (
+        f"To use what was written, give {as_word(out)} as --known"
+        if found.are_labels
+        else "To use what was written, add it to your annotations"
+    )
+    raise WriteError(
+        errno.EEXIST,
+        f"this command would replace {str(out)!r}, in which {rows} filled in by hand "
+        f"({found.rows}). Choose another --out. {use}. If nobody needs the file any more, delete "
+        "it first",
+    )
 
 
 def read_classes(given: str | Path | None) -> list[str] | None:

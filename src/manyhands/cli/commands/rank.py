@@ -145,7 +145,7 @@ def rank(
     from manyhands.jobs import ranking as job
     from manyhands.ranking import BradleyTerry
 
-    refuse_overwriting([out], comparisons)
+    refuse_overwriting([out, None if out is None else out / job.NEXT], comparisons)
     if open_store(comparisons) is not None:
         raise AnnotationError(
             f"{comparisons[0]} is a store of annotations, and a ranking is of comparisons; give "
