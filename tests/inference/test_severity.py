@@ -1,6 +1,7 @@
 """Grades: severities in the prior, a class prior held near the votes, and the median as label."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,6 +148,19 @@ def test_other_centres_have_no_severity(centre):
 
 
 # -- fits -----------------------------------------------------------------------------------------
+
+
+def test_who_grades_too_high_has_a_positive_severity_and_who_is_strict_a_negative_one():
+    truth = [1, 1, 2, 2]  # The shares of the grades are 1/2, 1/2 and 0.
+    given = {"generous": [2, 1, 3, 2], "right": truth, "strict": [1, 1, 1, 1]}
+    rows = [(f"t{i}", who, g) for who, grades in given.items() for i, g in enumerate(grades)]
+    frame = pd.DataFrame(rows, columns=["task", "worker", "label"])
+    table = AnnotationTable.from_frame(frame, ordered=True, classes=[1, 2, 3])
+    gold = {f"t{i}": grade for i, grade in enumerate(truth)}
+    model = DawidSkene(prior_strength=0, dependence=0).fit(table, gold=gold)
+    assert model.annotators_.tolist() == ["generous", "right", "strict"]
+    # generous: (1/2) (1 + 0) / 2 + (1/2) (1 + 0) / 2; strict: (1/2) 0 + (1/2) (-1 - 1) / 2.
+    np.testing.assert_allclose(model.severity_, [0.5, 0, -0.5], atol=1e-9)
 
 
 def test_names_and_two_classes_have_todays_bits(graded):

@@ -114,9 +114,11 @@ class DawidSkene(TakesHistory, EMAggregator):
     abstention_ : array of shape (n_annotators, n_classes)
         Probability of abstaining on an instance of each class; 0 unless modelled.
     severity_, severity_se_ : array of shape (n_annotators,) or None
-        For ordered classes: by how many grades each annotator's answers are above the truth on
-        average (below it if negative), and the standard error relative to the other annotators.
-        None for nominal classes, and for two classes.
+        For ordered classes: by how many grades each annotator's answers differ from the truth on
+        average, and the standard error relative to the other annotators. A positive number means
+        that the annotator gives grades that are too high, that is, too late in the order of
+        ``classes``; a negative number means grades that are too low. A strict examiner, who gives
+        too few points, thus has a negative severity. None for nominal classes, and for two classes.
 
     Notes
     -----

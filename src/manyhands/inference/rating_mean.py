@@ -71,8 +71,9 @@ class RatingMean(BaseEstimator):
     mean_, median_ : arrays of shape (n_instances,)
         Plain mean and median of the ratings, for comparison; NaN without ratings.
     severity_ : array of shape (n_annotators,)
-        How much too high each annotator rates, in units of the ratings (negative: too low). Without
-        gold, their mean is 0.
+        How much too high each annotator rates, in units of the ratings. A negative number means
+        ratings that are too low, so a strict examiner has a negative severity. Without gold, the
+        mean over the annotators is 0.
     severity_se_ : array of shape (n_annotators,)
         Standard error of ``severity_``.
     annotator_sd_ : array of shape (n_annotators,)
