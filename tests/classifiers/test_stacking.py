@@ -740,9 +740,13 @@ def test_features_that_tell_nothing_are_named(tmp_path):
         if each["code"] == "low-informedness"
     ]
     assert told[0]["text"].startswith("The features predict annotations less well")
+    shuffled = "have no ids, check that they are in the order of the instances"
+    assert shuffled in told[0]["text"]
+    X, y = blobs(n=120, n_classes=2)
+    with pytest.warns(ModelChoiceWarning, match=shuffled):  # Rows of informative features.
+        clone(two_rounds).fit(X[rng.permutation(120)], make_crowd(y, n_annotators=6))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        X, y = blobs(n=120, n_classes=2)
         found = two_rounds.fit(X, make_crowd(y, n_annotators=6, random_state=0))
         assert found.doubts_ == {}
 

@@ -165,7 +165,9 @@ def doubts_of(
     if relative_informedness is not None and relative_informedness < LITTLE_INFORMEDNESS:
         doubts[WarningCode.LOW_INFORMEDNESS] = (
             "the features predict annotations less well than one more annotator would "
-            f"(relative_informedness_ is {relative_informedness:.2f}). Better features or more "
+            f"(relative_informedness_ is {relative_informedness:.2f}). If the rows of "
+            "features have no ids, check that they are in the order of the instances: rows in "
+            "another order look the same. If the order is right, better features or more "
             "annotations would help more than another method"
         )
     annotated = n_annotators[n_annotators > 0]
