@@ -426,7 +426,11 @@ def test_a_folder_whose_labels_a_person_marked_is_not_replaced(crowd, short):
     fit = ("fit", "--features", "X.csv", "--annotations", "A.csv", "--known", "gold.csv")
     done(*fit, "--out", "model")
     done(*fit, "--out", "model")
-    for name, again in (("labels", command), ("model", (*fit, "--out", "model"))):
+    report = ("report", "labels", "--tables", "tables")
+    done(*report)
+    done(*report)
+    folders = (("labels", command), ("model", (*fit, "--out", "model")), ("tables", report))
+    for name, again in folders:
         path = Path(name, "labels.csv")
         rows = fill_in(path, lambda row: row.update(reviewed=row["reviewed"] or "yes"))
         told = f"{sum(row['probability'] != '1.000000' for row in rows)} rows are"
