@@ -740,7 +740,7 @@ def test_features_that_tell_nothing_are_named(tmp_path):
         if each["code"] == "low-informedness"
     ]
     assert told[0]["text"].startswith("The features predict annotations less well")
-    shuffled = "have no ids, check that they are in the order of the instances"
+    shuffled = "have no ids, check that they are in the order of the"
     assert shuffled in told[0]["text"]
     X, y = blobs(n=120, n_classes=2)
     with pytest.warns(ModelChoiceWarning, match=shuffled):  # Rows of informative features.

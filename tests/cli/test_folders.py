@@ -569,8 +569,23 @@ def test_select_prints_the_table_and_saves_a_model_that_predicts(home):
 
 
 @FEW
+def test_a_method_of_features_alone_says_why_it_accepts_nothing(home, short):
+    why = "predicts the label of an item from its features alone, so answers that agree"
+    shown = " ".join(done(*fit_arguments()).stdout.split())
+    assert "recommended: accept 0, " in shown
+    assert why in shown
+    assert "and `manyhands aggregate A.csv` from answers alone" in shown
+    assert done_json(*fit_arguments())["labels_rest_on"] == "features"
+    both = fit_arguments("--method", "crowd-stacking")  # It takes no settings of networks.
+    both = [word for word in both if word != "--set" and "=" not in word]
+    assert done_json(*both)["labels_rest_on"] == "annotations and features"
+    assert why not in " ".join(done(*both).stdout.split())
+
+
+@FEW
 def test_select_says_the_same_to_programs(home):
     result = done_json(*select_arguments("--criterion", "balanced", "--average", 2))
+    assert result["labels_rest_on"] == "features"
     assert result["selection"]["criterion"] == "balanced"
     assert {row["candidate"] for row in result["selection"]["candidates"]} == {
         "conal",

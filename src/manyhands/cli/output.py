@@ -180,6 +180,14 @@ def say_actions(result: dict[str, Any]) -> None:
     say(result["rule"])
     say(REVIEW_RULE)
     if not counts["accept"] and any(counts.values()):
+        if result.get("labels_rest_on") == "features":
+            say(
+                "This method predicts the label of an item from its features alone, so answers "
+                "that agree on the item do not make the label more certain. `manyhands fit "
+                "--method crowd-stacking` infers labels from answers and features, and `manyhands "
+                "aggregate ANNOTATIONS` from answers alone; both accept labels on which enough "
+                "answers agree."
+            )
         say(
             "No label is sure enough to be accepted yet. `manyhands next ANNOTATIONS` says whom to "
             "ask about which item, and `manyhands review ANNOTATIONS` lists the most doubtful "

@@ -27,7 +27,7 @@ from manyhands.jobs.gold import (
     warn_of_columns_of_gold,
     warn_of_unannotated_rows,
 )
-from manyhands.jobs.outputs import job_folder, keep_model
+from manyhands.jobs.outputs import job_folder, keep_model, labels_rest_on
 from manyhands.metrics import Level, accuracy, accuracy_on_new_items, macro_f1
 from manyhands.metrics.grades import score_grades
 from manyhands.metrics.vote_shares import predicted_codes
@@ -118,7 +118,8 @@ def run_job(
         ``levels`` (shares of right labels and of right predictions of new items, with intervals and
         sources), ``headline`` (the same in words), ``actions`` (number of labels per recommended
         action; these three in the first process only), ``method``, ``data`` (counts of the training
-        data), ``seeds``, ``left_out`` (number of annotations of rows outside the train split),
+        data), ``labels_rest_on`` ("features", or "annotations and features"), ``seeds``,
+        ``left_out`` (number of annotations of rows outside the train split),
         ``known`` (number of known labels, if there are some), ``records`` (one dict per seed:
         protocol -> split -> metrics) and ``table`` (protocol -> split -> mean and sd over seeds).
 
@@ -192,7 +193,7 @@ def run_job(
     lines = (headline(summary), headline_of_new_items(summary))
     more = {"levels": summary.get("levels"), "headline": [line for line in lines if line]}
     more |= {} if is_known is None else {"known": int(is_known.sum())}
-    return _result(estimator, table, train, records, found) | more
+    return _result(model, table, train, records, found) | more
 
 
 def level_on_new_items(
@@ -328,6 +329,7 @@ def _result(
             "actions": found.count_actions(),
             "rule": found.rule,
             "n_known": int(found.known.sum()),
+            "labels_rest_on": labels_rest_on(estimator),
         }
     )
     return actions | {

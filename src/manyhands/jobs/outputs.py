@@ -195,6 +195,11 @@ def keep_model(
     return summary, found
 
 
+def labels_rest_on(model: Any) -> str:
+    """Return what a classifier infers labels from: "features", or "annotations and features"."""
+    return "annotations and features" if hasattr(model, "posterior_") else "features"
+
+
 def keep_tables(
     staged: Path,
     found: Consensus,

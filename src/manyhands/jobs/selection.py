@@ -16,7 +16,7 @@ from manyhands.jobs.gold import (
     warn_of_columns_of_gold,
     warn_of_unannotated_rows,
 )
-from manyhands.jobs.outputs import job_folder, keep_model
+from manyhands.jobs.outputs import job_folder, keep_model, labels_rest_on
 from manyhands.metrics import Level
 from manyhands.report.headline import headline, headline_of_new_items
 from manyhands.selection import Selection, select
@@ -50,9 +50,9 @@ def run_selection(
     Returns
     -------
     dict
-        ``data``, ``actions`` and ``left_out`` as `run_job` returns them, ``selection``
-        (`Selection.to_dict`), ``levels`` and ``headline`` as `run_job` returns them, and ``splits``
-        (split -> metrics of the chosen model; empty without gold).
+        ``data``, ``actions``, ``labels_rest_on``, ``left_out``, ``levels`` and ``headline`` as
+        `run_job` returns them, ``selection`` (`Selection.to_dict`), and ``splits`` (split ->
+        metrics of the chosen model; empty without gold).
 
     Raises
     ------
@@ -93,6 +93,7 @@ def run_selection(
         "headline": [line for line in lines if line],
         "actions": labels.count_actions(),
         "rule": labels.rule,
+        "labels_rest_on": labels_rest_on(found.estimator_),
         "left_out": table.n_annotations - train.n_annotations,
         "selection": chosen,
         "splits": measure_splits(found.estimator_, X, table, gold, train),
