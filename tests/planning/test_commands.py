@@ -85,6 +85,7 @@ def test_next_says_how_many_of_its_items_have_accepted_labels(pilot, gold):
     assert 10 < n < 100
     assert f"{n} of the 110 items have labels that are accepted already" in shown
     assert f"-n {110 - n} leaves most of them out" in shown
+    assert done_json("next", "A.csv", *gold, "-n", 110, "--load", 100)["n_accepted"] == n
     fewer = done("next", "A.csv", *gold, "-n", 110 - n, "--load", 100, "--out", "batch.csv")
     asked = [row[0] for row in read_rows(Path("batch.csv"))[1:]]
     assert len(accepted & {*asked}) <= 0.1 * len(asked)
@@ -114,6 +115,25 @@ def test_a_batch_that_replaces_an_earlier_file_says_so(pilot, to):
     assert re.search(
         rf"written: {name} \(it replaces the file of that name from 197\d-", again.stderr
     )
+
+
+def test_programs_get_the_facts_that_people_are_told_beside_a_batch(pilot):
+    batch = ("next", "A.csv", "-n", 30, "--out", "batch.csv")
+    shown, told = " ".join(done(*batch).stdout.split()), done_json(*batch)
+    assert told["how_many"] == "manyhands budget A.csv"
+    assert f"`{told['how_many']}`" in shown
+    assert (told["n_unjudged"], told["unjudged"]) == (0, [])
+    assert told["out"] == "batch.csv"
+    os.utime("batch.csv", (86400 * 365, 86400 * 365))
+    assert done_json(*batch)["replaced"].startswith("197")
+    assert done_json(*batch[:-1], "other.csv")["replaced"] is None
+    assert (done_json(*batch[:-2])["out"], done_json(*batch[:-2])["replaced"]) == (None, None)
+    rows = read_rows(Path("A.csv"))
+    mine = [k for k, row in enumerate(rows) if row[1] == "w1"]
+    write_csv(Path("few.csv"), [row for k, row in enumerate(rows) if k not in mine[4:]])
+    write_csv(Path("w1.csv"), [("task", "worker"), *((i, "w1") for i in range(60))])
+    told = done_json("next", "few.csv", "-n", 5, "--pairs", "w1.csv")
+    assert (told["n_unjudged"], told["unjudged"]) == (5, ["w1"])
 
 
 def test_pairs_that_leave_nothing_are_refused_on_the_command_line(pilot):

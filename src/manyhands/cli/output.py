@@ -298,13 +298,17 @@ def write_columns(path: Path | None, columns: dict[str, list[Any]], keep_formula
             write_table(path, columns, keep_formulas=keep_formulas)
 
 
+def time_of(path: Path | None) -> datetime | None:
+    """Return when a file was last written; None if there is no such file."""
+    if path is None or not path.is_file():
+        return None
+    return datetime.fromtimestamp(path.stat().st_mtime).replace(microsecond=0)
+
+
 @contextmanager
 def telling(path: Path) -> Iterator[None]:
     """Say that a file is written, and which earlier one it replaces."""
-    before = path.stat().st_mtime if path.is_file() else None
+    before = time_of(path)
     yield
-    if before is None:
-        note(f"written: {path}")
-        return
-    when = f"{datetime.fromtimestamp(before):%Y-%m-%d %H:%M:%S}"
-    note(f"written: {path} (it replaces the file of that name from {when})")
+    old = "" if before is None else f" (it replaces the file of that name from {before})"
+    note(f"written: {path}{old}")

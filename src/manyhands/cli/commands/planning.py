@@ -38,6 +38,7 @@ from manyhands.cli.options import (
 )
 from manyhands.cli.output import (
     check_out,
+    filled,
     print_columns,
     print_json,
     print_table,
@@ -45,6 +46,7 @@ from manyhands.cli.output import (
     say,
     say_severities,
     telling,
+    time_of,
     write_columns,
 )
 from manyhands.cli.reading import FamilyReading, command_of
@@ -551,13 +553,21 @@ def next_(
         columns["worker"] = [None] * len(batch)
     if gains is None:  # The column is blank.
         columns["expected_gain"] = [None] * len(batch)
+    replaced = time_of(out)
     if out is not None and to != TABLE:
         _write_tasks(out, to, columns, read.export)
     else:
         write_columns(out, columns, keep_formulas)
+    unjudged, n_accepted = _unjudged(planner, batch), _n_accepted(planner, batch, told.level)
+    how_many = None
+    if told.level is not None and not asks_newcomer:
+        how_many = filled("`manyhands budget ANNOTATIONS`").strip("`")
     if json:
         more = {**told.to_dict(), "new_items": new_items, "enough": answer}
         more["newcomer"] = asks_newcomer
+        more |= {"n_accepted": n_accepted, "n_unjudged": len(unjudged)}
+        more |= {"unjudged": list(dict.fromkeys(unjudged)), "how_many": how_many}
+        more |= {"out": out and str(out), "replaced": replaced and replaced.isoformat()}
         stops = asdict(stopping) | {"marginal_gain": plan["gain"]}
         if not judged:
             stops |= {"stop": None, "reason": answer}
@@ -576,7 +586,7 @@ def next_(
     print_columns(
         f"Next {'annotation' if len(batch) == 1 else f'{len(batch):,} annotations'}", columns
     )
-    for line in [*_of_unjudged(planner, batch), *_of_accepted(planner, batch, told.level)]:
+    for line in [*_told_unjudged(unjudged, len(batch)), *_told_accepted(n_accepted, len(batch))]:
         say(line)
     gain = f"expected_gain: {gain_words(plan).told}"
     if gains is not None and min(gains, default=1.0) < 0.0005:
@@ -590,8 +600,8 @@ def next_(
     if new_items is not None:
         say(told_of_new_items(new_items))
     say(answer)
-    if told.level is not None and not asks_newcomer:
-        say("How many annotations per item are worth buying: `manyhands budget ANNOTATIONS`")
+    if how_many is not None:
+        say(f"How many annotations per item are worth buying: `{how_many}`")
     if judged:
         least = limit(plan)
         what = f"{least[0].lower()}{least[1:]} (--min-gain {min_gain:g})" if least else "no limit"
@@ -601,25 +611,29 @@ def next_(
             say("the pairs above are the best ones to ask if you go on all the same")
 
 
-def _of_unjudged(planner: Any, batch: Any) -> Iterator[str]:
-    """Say how much of a batch is for annotators who cannot be judged yet."""
+def _unjudged(planner: Any, batch: Any) -> list[Any]:
+    """Return the annotator of every pair of a batch who cannot be judged yet."""
+    unjudged = set(planner.table_.annotators[planner.is_unjudged_].tolist())
+    return [each for each in batch.annotators.tolist() if each in unjudged]
+
+
+def _told_unjudged(asked: list[Any], n: int) -> Iterator[str]:
+    """Say how many of the n annotations are for annotators who cannot be judged yet."""
     from manyhands.planning.beliefs import LEAST_ANNOTATIONS
 
-    unjudged = set(planner.table_.annotators[planner.is_unjudged_].tolist())
-    asked = [each for each in batch.annotators.tolist() if each in unjudged]
     if asked:
         who = list(dict.fromkeys(asked))
         are = "is" if len(asked) == 1 else "are"
         yield (
-            f"{len(asked):,} of these {counted(len(batch), 'annotation')} {are} for "
+            f"{len(asked):,} of these {counted(n, 'annotation')} {are} for "
             f"{counted(len(who), 'annotator')} with fewer than {LEAST_ANNOTATIONS} annotations so "
             f"far, too few to judge them: {listed(who, len(who))}. They are expected to be as good "
             "as the crowd; their answers will show how good they are."
         )
 
 
-def _of_accepted(planner: Any, batch: Any, level: Any) -> Iterator[str]:
-    """Say how many items of a batch have labels that `aggregate` accepts, of the same level."""
+def _n_accepted(planner: Any, batch: Any, level: Any) -> int:
+    """Count the items of a batch with labels that `aggregate` accepts, of the same level."""
     import numpy as np
 
     from manyhands.io import consensus
@@ -638,7 +652,11 @@ def _of_accepted(planner: Any, batch: Any, level: Any) -> Iterator[str]:
         probability=certainty.of_labels(posterior, codes, known),
     )
     accepted = set(table.instances[found.actions == "accept"].tolist())
-    again, n = sum(each in accepted for each in batch.instances.tolist()), len(batch)
+    return sum(each in accepted for each in batch.instances.tolist())
+
+
+def _told_accepted(again: int, n: int) -> Iterator[str]:
+    """Say how many of the n items of a batch have labels that are accepted already."""
     if again:
         some = "item has a label that is" if again == 1 else "items have labels that are"
         fewer = f", and -n {n - again} leaves most of them out" if again < n else ""
