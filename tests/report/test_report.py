@@ -795,7 +795,15 @@ def test_gold_of_the_most_doubtful_labels_is_no_measurement():
     (told,) = (w["text"] for w in summary["warnings"] if w["code"] == "gold-chosen")
     assert "They are left out of the share of right labels, because wrong labels are more" in told
     assert told in html.unescape(render_report(summary))
+    # The section of gold labels still tells how often the labels equal them, of these items alone.
+    beside = "These gold labels were not drawn at random, so the figures describe the items with"
+    assert summary["gold"]["n_chosen"] == 30
+    page = html.unescape(render_report(summary))
+    assert f"% do. {beside} gold labels alone, and not the others." in page
+    assert re.search(rf"</table>\s*</div>\s*<p>{beside}", page)
     drawn = {int(i): int(y[i]) for i in rng.choice(300, 30, replace=False)}
     measured = summarize(table, aggregator=model, gold=drawn)
+    assert measured["gold"]["n_chosen"] == 0
+    assert "so the figures describe" not in render_report(measured)
     assert measured["levels"]["labels"]["source"] == "gold"
     assert "gold-chosen" not in {w["code"] for w in measured["warnings"]}

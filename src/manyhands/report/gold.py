@@ -47,6 +47,7 @@ def gold_section(found: Findings) -> Content | None:
     minority = rarer_half(inputs.gold[judged])
     return {
         "n": int(judged.sum()),
+        "n_chosen": int((judged & inputs.chosen_gold).sum()),
         "n_without": int((inputs.annotated & (inputs.gold < 0)).sum()),
         "minority": inputs.table.classes[minority[::-1][: LIMITS["named"]]],
         "n_minority": len(minority),
@@ -286,12 +287,26 @@ def answer_gold(s: Mapping[str, Any]) -> Answer:
 def _told_of_gold(found: Mapping[str, Any]) -> str:
     """Say how many labels are as in gold, beside those of the majority."""
     majority, *others = found["rows"]
-    gold = counted(found["n"], "gold label")
+    gold, chosen = counted(found["n"], "gold label"), told_chosen(found)
     if not others:
-        return f"{percent(majority['accuracy'])} of the labels equal the {gold}."
+        return f"{percent(majority['accuracy'])} of the labels equal the {gold}. {chosen}".strip()
     return (
         f"{percent(others[0]['accuracy'])} of the labels equal the {gold}; of the labels by "
-        f"majority vote, {percent(majority['accuracy'])} do."
+        f"majority vote, {percent(majority['accuracy'])} do. {chosen}"
+    ).strip()
+
+
+def told_chosen(found: Mapping[str, Any]) -> str:
+    """Say that figures on gold labels describe these items alone; "" where they were not chosen."""
+    n, of = found.get("n_chosen", 0), found["n"]
+    if not n:
+        return ""
+    which = "These gold labels" if n == of else f"{n:,} of these gold labels"
+    if n == of == 1:
+        which = "This gold label"
+    return (
+        f"{which} {'was' if n == 1 else 'were'} not drawn at random, so the figures describe the "
+        "items with gold labels alone, and not the others."
     )
 
 
@@ -316,6 +331,6 @@ GOLD = Section(
     gold_section,
     actions=_actions,
     instances=_instances,
-    words={"SCORES": SCORES},
+    words={"SCORES": SCORES, "told_chosen": told_chosen},
     answer=answer_gold,
 )

@@ -82,6 +82,20 @@ class Inputs:
         """Gold that measures how many labels are right: of what no review queue chose."""
         return self.gold if self.measuring is None else self.measuring
 
+    @property
+    def chosen_gold(self) -> BoolArray:
+        """Mask of the instances with gold that was chosen, and so does not measure the others.
+
+        A review queue chose it, or a rank test found that it was not drawn at random.
+        """
+        if self.gold is None or self.level_gold is None:
+            return np.zeros(self.table.n_instances, dtype=bool)
+        chosen = (self.gold >= 0) & (self.level_gold < 0)
+        if self.level_notes:
+            random = False if self.random_gold is None else self.random_gold
+            chosen |= (self.level_gold >= 0) & ~np.asarray(random)
+        return chosen
+
     @cached_property
     def known(self) -> BoolArray | None:
         """Mask of the instances whose label was given to the fit; None if nothing says it."""
