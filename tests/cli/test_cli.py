@@ -740,7 +740,8 @@ def test_wrong_usage(unchanged, arguments):
 def test_fit_into_the_folder_of_the_data_keeps_the_data(home):
     (home / "gold.csv").rename(home / "labels.csv")
     refused(3, *fit_arguments("--gold", "labels.csv", out="."), says=["write over 'labels.csv'"])
-    refused(4, *fit_arguments(out="."), says=["labels.csv", "manyhands did not write it"])
+    by_hand = "would replace 'labels.csv', in which 48 rows are filled in by hand"
+    refused(4, *fit_arguments(out="."), says=[by_hand])
     refused(4, "demo", "--out", ".", says=["labels.csv", "manyhands did not write it"])
     (home / "labels.csv").rename(home / "annotators.csv")
     refused(
