@@ -108,6 +108,9 @@ def test_labels_of_a_queue_measure_no_level(crowd):
     assert (found["level"]["source"], found["level"]["n"]) == ("gold", 20)
     summary = json.loads(Path("folder/summary.json").read_text())
     assert summary["levels"]["labels"] == found["level"]
+    assert summary["gold"]["n_chosen"] == 30
+    told = "30 of these gold labels were not drawn at random, so the figures describe the items"
+    assert told in Path("folder/report.html").read_text(encoding="utf-8")
 
     fill_in(Path("review.csv"), lambda row: row.update(chosen="queue"))
     assert done_json("aggregate", "A.csv", "--gold", "review.csv")["level"] == plain
