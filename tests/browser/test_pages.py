@@ -503,6 +503,31 @@ def test_the_explorer_is_accessible_and_fits(browser, explorer, scheme, size):
             keep(page, f"explorer-{name}-{size['width']}-{scheme}")
 
 
+def test_the_first_screen_of_a_phone_shows_the_item_and_its_answers(browser, explorer):
+    with Watched(browser, home_of(explorer), viewport=PHONE) as page:
+        page.goto(explorer)
+        assert page.locator("#item").bounding_box()["y"] < 200
+        last = page.locator(".options li").last.bounding_box()
+        assert last["y"] + last["height"] <= PHONE["height"]
+        expect(page.locator("#f-given")).to_be_hidden()
+        page.locator(".choose > summary").click()
+        page.locator("#f-given").focus()
+        page.locator("#f-given").select_option("1")
+        page.wait_for_url("**given=1**")
+        expect(page.locator("#f-given")).to_be_focused()  # Filters stay unfolded for the next one.
+        page.locator("#f-order").select_option("random")
+        page.wait_for_url("**order=random**")
+        before = page.locator("#item").inner_text()
+        page.locator(".options button").first.click()
+        expect(page.locator("#item")).not_to_have_text(before)
+        expect(page.locator("#f-given")).to_be_hidden()
+        expect(page.locator(".choose > summary")).to_contain_text("(filtered)")
+    with Watched(browser, home_of(explorer)) as page:  # Where there is room, nothing is folded.
+        page.goto(explorer)
+        expect(page.locator("#f-given")).to_be_visible()
+        expect(page.locator(".choose > summary")).to_be_hidden()
+
+
 def test_annotators_lead_to_their_sheets_and_to_the_items_on_it(browser, explorer):
     with Watched(browser, home_of(explorer)) as page:
         page.goto(explorer)

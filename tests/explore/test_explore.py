@@ -510,6 +510,58 @@ def test_a_decision_leads_to_the_next_item_and_a_late_one_is_a_conflict(desk):
     assert ask(desk, "/undo", "POST", WRITING, **form)[1]["location"] == f"/item/{second}"
 
 
+def test_a_skipped_item_is_not_shown_again_where_it_stays_among_the_chosen(desk):
+    first, second = desk.rows(Choice(state="all"))[:2].tolist()
+    form = {"row": first, "version": 0, "now": 0, "do": "skip", "back": "state=all"}
+    location = ask(desk, "/decide", "POST", WRITING, **form)[1]["location"]
+    assert location == f"/item/{second}?state=all"
+
+
+def test_what_an_annotator_gave_stands_beside_the_labels_of_their_items(poor):
+    r = poor.table.annotators.tolist().index("<i>poor</i>")
+    page = ask(poor, f"/list?state=all&annotator={r}")[2]
+    head, _, rows = page.partition("<thead>")[2].partition("</thead>")
+    assert re.sub("<.*?>", "", head.split("</th>")[2]) == "&lt;i&gt;poor&lt;/i&gt; gave"
+    own = poor.table.annotator == r
+    rows_of, labels = poor.table.instance[own].tolist(), poor.table.label[own].tolist()
+    given = dict(zip(rows_of, labels, strict=True))
+    found = re.findall(r'href="/item/(\d+).*?</th>(.*?)</tr>', rows, re.DOTALL)
+    assert len(found) == 50
+    for row, cells in found:
+        label, own = re.findall(r"<td>\s*(.*?)</td>", cells, re.DOTALL)[:2]
+        name = re.sub("<.*?>", "", own).strip()
+        assert name == "xy"[given[int(row)]]
+        assert ('class="other"' in own) == (name != re.sub("<.*?>", "", label).strip())
+    item = ask(poor, f"/?state=all&annotator={r}")[2]
+    assert re.search(r'<tr class="mine">\s*<th scope="row"><a [^>]*><bdi[^>]*>&lt;i&gt;poor', item)
+    assert ">&lt;i&gt;poor&lt;/i&gt; gave <select" in item
+    assert "&lt;i&gt;poor&lt;/i&gt; gave" not in ask(poor, "/list?state=all")[2]
+
+
+def test_few_annotations_have_an_interval_and_no_point(tmp_path, monkeypatch):
+    """Below five annotations the people page and the item tell the interval alone."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = [(i, f"w{r}", (i + (rng.random() < 0.1)) % 3) for i in range(60) for r in range(4)]
+    rows += [(i, name, i % 3) for name, n in (("four", 4), ("five", 5)) for i in range(n)]
+    write_csv(tmp_path / "A.csv", [("task", "worker", "label"), *rows])
+    done("aggregate", "A.csv", "--out", "labels")
+    with open_desk(tmp_path / "labels", tmp_path / "A.csv", by="a") as desk:
+        r = {name: desk.table.annotators.tolist().index(name) for name in ("four", "five")}
+        shown = {"four": False, "five": True}
+        for path in ("/people", "/item/0?state=all"):
+            for name, is_told in shown.items():
+                row = (
+                    ask(desk, path)[2].partition(f'annotator={r[name]}">')[2].partition("</tr>")[0]
+                )
+                point = f"{100 * desk.answers.figures.accuracy[r[name]]:.0f}"
+                cells = re.findall(r'<td class="n">(.*?)</td>', row, re.DOTALL)
+                told = cells[1] if path == "/people" else cells[0]
+                assert (re.match(rf"{point}\W*%", told) is not None) == is_told
+                assert ("–" in told) != is_told
+                assert ('class="meter' in row) == (is_told and path == "/people")
+
+
 @pytest.mark.parametrize(
     "form",
     [

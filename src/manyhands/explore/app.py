@@ -29,6 +29,7 @@ from manyhands.report.commands import fill_page
 from manyhands.report.confusions import REVERSED, both_ways
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
+from manyhands.report.limits import FEW as LEAST
 from manyhands.wording import A_FLAG, RANDOM_ITEMS_TELL
 
 try:
@@ -189,7 +190,7 @@ class _Pages:
         with desk.steady():
             page = environment().get_template("page.html").render(
                 view=view, desk=desk, answers=desk.answers, choice=more.pop("choice", Choice()),
-                tools=WRITERS.values(), keys=KEYS, few=FEW, many=MANY, **more,
+                tools=WRITERS.values(), keys=KEYS, few=FEW, many=MANY, least=LEAST, **more,
             )  # fmt: skip
         headers = {} if status < HTTPStatus.BAD_REQUEST else {"HX-Push-Url": "false"}
         return HTMLResponse(fill_page(page, desk.files), status_code=status, headers=headers)
@@ -241,10 +242,11 @@ class _Pages:
             return self._page(choice, row, status=HTTPStatus.CONFLICT, conflict=wanted)
         except WriteError as error:
             raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"not saved: {error}") from error
-        if not form.get("on"):
-            return _back(choice)
-        # Somebody who went further down the queue goes on from there.
         left = set(desk.rows(choice).tolist())
+        if not form.get("on") and row not in left:
+            return _back(choice)
+        # Somebody who went further down the queue goes on from there, and so does who would
+        # otherwise see the same item again.
         place = before.index(row) + 1 if row in before else 0
         return _back(choice, next((row for row in before[place:] if row in left), None))
 

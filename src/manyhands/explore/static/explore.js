@@ -98,6 +98,7 @@
     if (event.detail.ctx.status !== "swapped") return;
     live.textContent = `${said ? said.textContent.trim() : ""} ${document.querySelector("#main h1")?.textContent ?? ""}`;
     document.querySelector(".menu[open]")?.removeAttribute("open");
+    document.getElementById(focused)?.closest("details")?.setAttribute("open", ""); // Of filters.
     (document.getElementById(focused) ?? document.getElementById("main")).focus({ preventScroll: true });
     scrollTo(0, 0);
   });
