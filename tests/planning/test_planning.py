@@ -702,6 +702,23 @@ def test_a_forecast_ends_where_everything_that_may_be_asked_is_annotated():
         forecast(np.where(A < 0, 0, A), **short)
 
 
+def test_a_random_sample_is_judged_once_by_a_forecast_and_not_in_every_round(monkeypatch):
+    y, table = crowd(60, 3, n_annotators=6)
+    known = {"gold": dict(enumerate(y[:20].tolist())), "random_gold": list(range(20))}
+    judge, judged = DawidSkene._out_of_fold, []
+    monkeypatch.setattr(
+        DawidSkene, "_out_of_fold", lambda self, rows: judged.append(1) or judge(self, rows)
+    )
+    options = {"budget": 5, "batch": 1, "n_runs": 1, **known}
+    found = forecast(table, {"plan": AnnotationPlanner()}, **options).curves["plan"]
+    assert len(judged) == 1
+    always = property(lambda self: True, lambda self, value: None)
+    monkeypatch.setattr(AnnotationPlanner, "_judges_sample", always)
+    slow = forecast(table, {"plan": AnnotationPlanner()}, **options).curves["plan"]
+    assert len(judged) > 3
+    np.testing.assert_array_equal(found, slow)
+
+
 def test_mistakes_that_annotators_share_are_shared_by_those_of_a_forecast():
     """All give the same answers, so a further one changes nothing; lone mistakes are corrected."""
     rng = np.random.default_rng(0)

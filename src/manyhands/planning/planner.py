@@ -157,6 +157,7 @@ class AnnotationPlanner(BaseEstimator):
     (5, 5)
     """
 
+    _judges_sample = True
     _parameter_constraints: dict[str, list[Any]] = {
         "aggregator": [BaseAggregator, None],
         "criterion": [StrOptions(set(CRITERIA))],
@@ -226,6 +227,8 @@ class AnnotationPlanner(BaseEstimator):
         table = as_table(table, argument="table")
         if model is None:
             model = DawidSkene() if self.aggregator is None else clone(self.aggregator)
+            if not self._judges_sample:
+                model._judges_sample = False
             with warnings.catch_warnings():
                 if table.n_annotations < self.warm_up * table.n_instances:
                     # The warm-up deals with what this warning is about.

@@ -410,7 +410,10 @@ def _fit(
     seed = int(generator_of(*seeds).randint(2**31))
     with silenced("manyhands"):  # These annotations are simulated, or a part of the recorded ones.
         given = {name: each(now) if callable(each) else each for name, each in fits.items()}
-        return clone(planner).set_params(random_state=seed).fit(now, **given)
+        fresh = clone(planner).set_params(random_state=seed)
+        # How many labels a random sample shows to be right decides nothing in a simulated round.
+        fresh._judges_sample = False
+        return fresh.fit(now, **given)
 
 
 def _scored(fitted: AnnotationPlanner, truth: IntArray) -> dict[str, Any]:
