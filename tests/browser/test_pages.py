@@ -493,7 +493,7 @@ def test_the_explorer_is_accessible_and_fits(browser, explorer, scheme, size):
         ):  # fmt: skip
             page.goto(home + path)
             if name == "next":  # It fetches its second half by itself.
-                expect(page.locator("#ahead")).to_contain_text("simulated run")
+                expect(page.locator("#ahead")).to_contain_text("runs simulated")
             expect(page.locator("#main h1")).to_be_visible()
             if name == "list":  # No half of the page is empty beside a narrow table.
                 table, main = (page.locator(each).bounding_box() for each in (".chosen", "#main"))
@@ -526,6 +526,16 @@ def test_the_first_screen_of_a_phone_shows_the_item_and_its_answers(browser, exp
         page.goto(explorer)
         expect(page.locator("#f-given")).to_be_visible()
         expect(page.locator(".choose > summary")).to_be_hidden()
+
+
+def test_an_id_is_found_from_the_review_and_from_the_list(browser, explorer):
+    with Watched(browser, home_of(explorer)) as page:
+        page.goto(explorer)
+        for wanted, path in (("t7", "/"), ("t31", "/list")):
+            page.goto(home_of(explorer).rstrip("/") + path)
+            page.get_by_label("Go to item").fill(wanted)
+            page.keyboard.press("Enter")
+            expect(page.locator("#item")).to_have_text(wanted)
 
 
 def test_annotators_lead_to_their_sheets_and_to_the_items_on_it(browser, explorer):

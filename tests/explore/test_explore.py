@@ -517,6 +517,16 @@ def test_a_skipped_item_is_not_shown_again_where_it_stays_among_the_chosen(desk)
     assert location == f"/item/{second}?state=all"
 
 
+def test_an_id_leads_to_its_item(unchanged):
+    row = unchanged.row_of["t7"]
+    status, headers, _ = ask(unchanged, "/find?id=+t7+")
+    assert (status, headers["location"]) == (303, f"/item/{row}?state=all")
+    status, _, body = ask(unchanged, "/find?id=t99")
+    assert status == 404
+    assert "no item is called &#39;t99&#39;; write its id as the annotations do" in body
+    assert 'action="/find"' in ask(unchanged, "/")[2]
+
+
 def test_what_an_annotator_gave_stands_beside_the_labels_of_their_items(poor):
     r = poor.table.annotators.tolist().index("<i>poor</i>")
     page = ask(poor, f"/list?state=all&annotator={r}")[2]

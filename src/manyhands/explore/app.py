@@ -76,6 +76,7 @@ def make_app(desk: Desk, token: str, port: int) -> ASGIApp:
         Route("/list", pages.items),
         Route("/", pages.review),
         Route("/item/{row:int}", pages.review),
+        Route("/find", pages.find),
         Route("/image/{row:int}", pages.image),
         Route("/export/{name}", pages.export),
         Route("/static/{name}", static),
@@ -175,6 +176,15 @@ class _Pages:
             after=int(rows[after]) if after < len(rows) else None,
             conflict=conflict,
         )
+
+    def find(self, request: Request) -> Response:
+        """Lead to the item of an id, as the annotations spell it."""
+        wanted = request.query_params.get("id", "").strip()
+        rows = {str(task): row for task, row in self._desk.row_of.items()}
+        if wanted not in rows:
+            said = f"no item is called {wanted!r}; write its id as the annotations do"
+            raise HTTPException(HTTPStatus.NOT_FOUND, said)
+        return _back(Choice(state="all"), rows[wanted])
 
     def items(self, request: Request) -> Response:
         """Show those chosen as a table, a page at a time."""
