@@ -12,10 +12,11 @@ from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
 import manyhands
-from manyhands import AnnotationTable, DawidSkene, MajorityVote, decide
+from manyhands import AnnotationTable, DawidSkene, MajorityVote, decide, make_crowd
 from manyhands.classifiers import AggregatedClassifier, CrowdStackingClassifier
 from manyhands.decision.labels import check_rule_of
 from manyhands.exceptions import AnnotationError
+from manyhands.io import GoldFile
 from manyhands.jobs import aggregate_table
 
 POSTERIOR = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]])
@@ -368,3 +369,29 @@ def test_medians_are_of_classes_that_have_an_order():
         check_rule_of("median", known)
     check_rule_of("argmax", table)
     check_rule_of(np.ones((3, 3)), table)
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_threshold_does_not_change_how_sure_a_label_is(measured):
+    y = np.random.default_rng(0).integers(0, 3, 400)
+    table = make_crowd(y, annotations_per_instance=4, random_state=0)
+    gold = GoldFile(table.instances[:60], y[:60]) if measured else None
+    plain = aggregate_table(table, DawidSkene(), gold)
+    some = aggregate_table(table, DawidSkene(), gold, threshold=0.9)
+    told = {row["task"]: row["probability"] for row in plain["labels"]}
+    assert {row["task"]: row["probability"] for row in some["labels"]} == told
+    decided = {row["task"] for row in some["labels"] if row["label"] is not None}
+    assert decided == {task for task, share in told.items() if share >= 0.9}
+    assert 0 < len(decided) == 400 - some["n_undecided"] < 400
+    # What is decided by the share that was asked for is accepted, if two annotators gave it.
+    names = {task: i for i, task in enumerate(table.instances.tolist())}
+    labels = {row["task"]: row["label"] for row in plain["labels"]}
+    votes = table.vote_counts()
+    n = sum(votes[names[task], labels[task]] >= 2 for task in decided)
+    assert some["actions"]["accept"] == n > plain["actions"]["accept"]
+    assert "at least 90 % certain" in some["rule"]
+    assert some["level"]["value"] > plain["level"]["value"]
+    if not measured:
+        assert f"of the {len(decided)}\xa0labels are right" in some["headline"]
+    nothing = aggregate_table(table, DawidSkene(), threshold=1.0)
+    assert nothing["headline"] == "Every label was left open."

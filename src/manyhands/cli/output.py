@@ -250,8 +250,8 @@ def say_columns(name: str) -> None:
     """Say what the two kinds of probabilities in a table of labels are."""
     say(
         f"in {name}, 'probability' is the probability that the label is right, and fits the share "
-        "of right labels above; the columns p(...) are the method's own probabilities, which are "
-        "often too high"
+        "of all labels that are right; the columns p(...) are the method's own probabilities, "
+        "which are often too high"
     )
 
 

@@ -90,8 +90,12 @@ def rule_in_words(
     )
 
 
-RULE: Final = rule_in_words(known=True, alike=True, trusted="some")
-"""Rule by which labels are accepted, whatever the annotations are."""
+def whole_rule(accept: float = ACCEPT) -> str:
+    """Say by which rule labels are accepted, whatever the annotations are."""
+    return rule_in_words(known=True, alike=True, trusted="some", accept=accept)
+
+
+RULE: Final = whole_rule()
 
 
 def others_need(answer: str, annotation: str, gave: str) -> str:
@@ -135,6 +139,8 @@ class Consensus:
         Whether a known label was drawn at random; None if unknown.
     rule : str
         The rule by which labels were accepted, as far as it applies to these; see `rule_in_words`.
+    accept : float
+        Smallest probability of a label that is accepted.
     """
 
     tasks: AnyArray
@@ -148,6 +154,7 @@ class Consensus:
     known: BoolArray
     random: BoolArray | None = None
     rule: str = RULE
+    accept: float = ACCEPT
 
     @cached_property
     def labels(self) -> list[Any]:
@@ -358,6 +365,7 @@ def consensus(
         actions=actions,
         known=certain,
         rule=rule,
+        accept=accept,
     )
 
 

@@ -13,7 +13,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import decide
 from manyhands.decision.labels import best_of, check_rule_of, rule_of
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.inference.identifiability import warn_of_unidentified
@@ -21,6 +21,7 @@ from manyhands.inference.inputs import on_scale_of, without_known
 from manyhands.inference.set_aggregator import BaseSetAggregator
 from manyhands.inference.votes import is_vast, votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
+from manyhands.io.consensus_labels import ACCEPT
 from manyhands.io.shown import Shown, shown_of
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import (
@@ -36,7 +37,7 @@ from manyhands.jobs.outputs import (
     severity_rows,
     times_of,
 )
-from manyhands.metrics.certainty import certainty_of
+from manyhands.metrics.certainty import certainty_of, with_open
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.headline import tell_labels
@@ -81,8 +82,12 @@ def aggregate_table(
         Known classes (gold questions), which the method uses.
     history : optional
         Counts of annotators' earlier annotations, as in `DawidSkene.fit`.
-    rule, threshold : as in `manyhands.decide`
-        The rule is by default "median" for three or more grades, else "argmax", as for ``labels_``.
+    rule : as in `manyhands.decide`
+        By default "median" for three or more grades, else "argmax", as for ``labels_``.
+    threshold : float in [0, 1], optional
+        Leave a label open if its probability, as in the column "probability" of the labels, is
+        below this (where nothing shows that probability, the method's own), and accept labels of at
+        least this probability. By default no label is left open.
     checkpoint : as in `BaseAggregator.fit`
     to, export, keep_formulas : as in `manyhands.io.write_labels`
     title : str, optional
@@ -228,7 +233,6 @@ def _concluded(
     codes = decide(
         posterior,
         rule or rule_of(table),
-        threshold=threshold,
         ties="random" if aggregator.ties == "random" else "first",
         random_state=aggregator.random_state,
     )
@@ -243,14 +247,21 @@ def _concluded(
         annotated = table.annotations_per_instance() > 0
         warn_of_gold_that_is_known(truth, is_known)
         rows = np.flatnonzero((truth >= 0) & annotated & ~is_known)
-        metrics = measure(table, posterior, codes, truth, rows)
     decided = aggregator.identified_
     told = tell_labels(table, aggregator, codes, posterior, **measured)
-    if not aggregator.traits.compares_annotators:  # Others have said it in their fit.
-        warn_of_unidentified(aggregator._unidentified(votes_of(table, aggregator._gold)))
     certainty = certainty_of(table, told.level, posterior, codes, is_known)
     judged: dict[str, Any] = {"known": is_known, "identified": decided}
     judged["probability"] = certainty.of_labels(posterior, codes, is_known)
+    judged["accept"] = threshold or ACCEPT
+    if threshold is not None:
+        # How sure a label is does not depend on which other labels are left open.
+        codes = with_open(codes, judged["probability"], posterior, threshold)
+        with silenced("manyhands"):  # The first time has warned.
+            told = tell_labels(table, aggregator, codes, posterior, **measured)
+    if gold is not None:
+        metrics = measure(table, posterior, codes, truth, rows)
+    if not aggregator.traits.compares_annotators:  # Others have said it in their fit.
+        warn_of_unidentified(aggregator._unidentified(votes_of(table, aggregator._gold)))
     found = consensus(table, posterior, values[codes], **judged)
     found = replace(found, random=aggregator._random_gold)
     files: list[Path] = []

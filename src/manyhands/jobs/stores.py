@@ -19,13 +19,13 @@ from manyhands.decision.labels import best_of, check_rule_of, generator, rule_of
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.io import GoldFile, consensus
-from manyhands.io.consensus_labels import RULE
+from manyhands.io.consensus_labels import ACCEPT, whole_rule
 from manyhands.io.frames import write_parquet_parts, write_table
 from manyhands.io.mapped import release
 from manyhands.jobs.aggregation import measure
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import label_rows, severity_rows
-from manyhands.metrics.certainty import Certainty, certainty_of
+from manyhands.metrics.certainty import Certainty, certainty_of, with_open
 from manyhands.metrics.inferred_labels import level_of_labels
 from manyhands.metrics.sample_levels import LEAST_GOLD, Level, level_of_gold, level_of_sample
 from manyhands.planning.screening import AnswerCounts, RightByGold, right_by_gold
@@ -96,7 +96,7 @@ def aggregate_store(
         "n_undecided": int((labels.codes < 0).sum()),
         "labels": label_rows(labels.codes[first], told, store.instances[first], store.classes),
         "actions": labels.actions,
-        "rule": RULE,
+        "rule": whole_rule(threshold or ACCEPT),
         "annotators": severity_rows(aggregator),
         "files": [str(path) for path in files],
         "gold": metrics,
@@ -180,16 +180,16 @@ class _StoreLabels:
                 rows,
                 self.rule,
                 class_prior=prior,
-                threshold=self.threshold,
                 ties=ties,
                 random_state=seed,
             )
-            self.codes[own] = codes
             known = None if self.clamped is None else self.clamped[own] >= 0
             judged: dict[str, Any] = {"known": known}
+            told = judged["probability"] = certainty.of_labels(rows, codes, known)
+            judged["accept"] = self.threshold or ACCEPT
+            self.codes[own] = codes = with_open(codes, told, rows, self.threshold)
             judged["identified"] = self.aggregator.identified_[own]
             judged["alike"] = undeclared_models(None, store.annotators)
-            judged["probability"] = certainty.of_labels(rows, codes, known)
             found = consensus(store.table(number), rows, values[codes], **judged)
             for name, n in found.count_actions().items():
                 self.actions[name] = self.actions.get(name, 0) + n

@@ -177,6 +177,27 @@ def label_probability(posterior: Any, codes: IntArray) -> FloatArray:
     return found
 
 
+def with_open(
+    codes: IntArray, told: FloatArray, posterior: Any, threshold: float | None
+) -> IntArray:
+    """Leave labels open (-1) whose probability is below a threshold.
+
+    Parameters
+    ----------
+    codes : integer array of shape (n,)
+        Labels of all instances.
+    told : array of shape (n,)
+        Reported probabilities of these labels; where they are NaN, the method's own count.
+    posterior : array or sparse array of shape (n, n_classes)
+    threshold : float or None
+        None leaves nothing open.
+    """
+    if threshold is None:
+        return codes
+    sure = np.where(np.isnan(told), label_probability(posterior, codes), told)
+    return np.where(sure >= threshold, codes, -1)
+
+
 def certainty_of(
     table: AnnotationTable,
     level: Level | None,

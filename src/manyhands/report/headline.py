@@ -82,6 +82,10 @@ def tell_labels(
     level = level_of_labels(table, model, codes, posterior, identified=decided, **measured)
     fitted = measured.get("fitted") or model
     levels = _facts(table, level, fitted, decided, alike)
+    n_open = int(((codes < 0) & (table.annotations_per_instance() > 0)).sum())
+    levels["n"] -= n_open  # Without a label, nothing is right or wrong.
+    if n_open and not levels["n"]:
+        return Told(None, "Every label was left open.")
     if posterior is not None and is_scale_of_grades(table):
         known = known_of(table, fitted)
         certainty = certainty_of(table, level, posterior, codes, known)

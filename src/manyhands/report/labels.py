@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations.groups import ALONE
-from manyhands.io.consensus_labels import ACTIONS, REVIEW_RULE, RULE, Consensus, consensus
+from manyhands.io.consensus_labels import (
+    ACTIONS,
+    REVIEW_RULE,
+    Consensus,
+    consensus,
+    whole_rule,
+)
 from manyhands.report.filters import percent
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.limits import LIMITS
@@ -80,7 +86,7 @@ def labels_section(found: Findings) -> Content | None:
         "n_ties_decided": int(inputs.tied.sum()),
         "n_against_majority": int((against > 0).sum()),
         "actions": None if chosen is None else chosen.count_actions(),
-        "rule": RULE,
+        "rule": whole_rule() if chosen is None else whole_rule(chosen.accept),
         "confidence": _confidence_section(inputs, inferred, rows),
         "dependence": _dependence(inputs, inferred),
         "all": _listing(inputs, rows, "all_labels") if len(rows) <= LIMITS["all_labels"] else None,

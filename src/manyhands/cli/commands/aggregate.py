@@ -137,10 +137,10 @@ Threshold = Annotated[
         metavar="SHARE",
         min=0.0,
         max=1.0,
-        help="Leave an item without a label if the probability of its label is lower than this. "
-        "Default: every item gets a label, and the column 'action' says which labels are sure "
-        "enough to accept. For sets of labels: tick an option if its probability is at least "
-        "this.",
+        help="Leave an item without a label if the probability of its label (column 'probability' "
+        "of labels.csv) is lower than this, and accept labels from this probability on. Default: "
+        "every item gets a label, and labels that are at least 95 % certain are accepted. For sets "
+        "of labels: tick an option if its probability is at least this.",
     ),
 ]
 
