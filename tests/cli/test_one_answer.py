@@ -480,3 +480,27 @@ def test_nothing_is_called_unknown_that_gold_measures():
     assert "was measured on the items with gold labels" in page
     with open_desk(Path("labels"), Path("two.csv"), by="anna") as desk:
         assert enough in html.unescape(ask(desk, "/next")[2])
+
+
+def test_files_of_known_labels_have_the_columns_of_the_annotations():
+    """An expert's file often names its columns as the annotations do; so do --task and --label."""
+    for name in ("A", "gold", "sample"):
+        rows = read_rows(Path(f"{name}.csv"))
+        own = {"task": "site", "label": "grade given"}
+        write_csv(Path(f"{name}_own.csv"), [[own.get(each, each) for each in rows[0]], *rows[1:]])
+    named = ("--task", "site", "--label", "grade given")
+    for command, option, file in (
+        ("aggregate", "--gold", "gold"),
+        ("aggregate", "--known", "sample"),
+        ("annotators", "--gold", "gold"),
+        ("next", "--audit", "sample"),
+    ):
+        plain = done(command, "A.csv", option, f"{file}.csv", "--json").stdout
+        own = done(command, "A_own.csv", *named, option, f"{file}_own.csv", "--json").stdout
+        again = done(command, "A_own.csv", *named, option, f"{file}.csv", "--json").stdout
+        assert json.loads(own) == json.loads(again) == json.loads(plain)
+    # A column that is named like gold labels holds them, and not a column of the annotations.
+    rows = [(task, "bad", label) for task, label in read_rows(Path("gold.csv"))[1:]]
+    write_csv(Path("both.csv"), [("site", "grade given", "gold"), *rows])
+    both = done_json("aggregate", "A_own.csv", *named, "--gold", "both.csv")
+    assert both["gold"] == done_json("aggregate", "A.csv", "--gold", "gold.csv")["gold"]

@@ -276,6 +276,26 @@ def _gold_of_people(path: Path, options: dict[str, Any]) -> Any:
     return GoldFile(table.instances[is_decided], table.classes[top[is_decided]])
 
 
+def _columns_of_gold(path: Path, options: dict[str, Any]) -> dict[str, str]:
+    """Return which columns of a table of known labels the options of the annotations name.
+
+    A column that is named like gold labels holds them, whatever the annotations' labels are called.
+    """
+    from manyhands.annotations.wide import gold_column
+    from manyhands.io.annotations import TABLES
+
+    if not path.is_file() or path.suffix.lower() not in TABLES:
+        return {}
+    try:
+        header = header_of(path, {**options, "sheet": None})
+    except AnnotationError:
+        return {}  # The reader of known labels says what is wrong.
+    named = {name: options[name] for name in ("task", "label") if options[name] in header}
+    if "label" in header or gold_column(header, named.values()) is not None:
+        named.pop("label", None)
+    return named
+
+
 def read_gold_option(
     path: Path | None,
     options: dict[str, Any],
@@ -328,12 +348,15 @@ def read_gold_option(
     try:
         stated: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
         spelled = {name: options[name] for name in ("mapping", "lowercase")}
-        own = {"task": options["task"]} if _is_among(path, annotations) else {}
+        own = _columns_of_gold(path, options)
+        if _is_among(path, annotations):
+            own = {"task": options["task"]}  # Its labels are not known ones.
         gold = read_gold(path, classes=classes, **own, **stated, **spelled)
         found = gold.of_sets(multilabel, options.get("option"))
     except AnnotationError as error:
         raise AnnotationError(
-            f"{option} {error} (its columns are 'task', 'label' and, if rows have splits, 'split')"
+            f"{option} {error} (its columns are 'task' and 'label', or as --task and --label name "
+            "them, and, if rows have splits, 'split')"
         ) from error
     return found if len(found) else None  # None of a sheet that nobody filled in.
 

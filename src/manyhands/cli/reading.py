@@ -62,8 +62,8 @@ class Reading:
         str,
         typer.Option(
             metavar="COLUMN",
-            help="Column with the item's id. If it takes several columns to identify an item, "
-            "name all of them, such as system,doc,seg.",
+            help="Column with the item's id, also in files of known labels. If it takes "
+            "several columns to identify an item, name all of them, such as system,doc,seg.",
         ),
     ] = "task"
     worker: Annotated[
