@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 N_RANDOM = 100
 """Size of the random samples of items that reports and messages advise to check."""
 
+DECLARE_RANDOM = "add a column 'chosen' that holds 'random' in each row of their file"
+"""How to say that labels were drawn at random."""
+
 DRAW_SAMPLE = f"manyhands review ANNOTATIONS --random {N_RANDOM} --out sample.csv"
 """Command that draws such a sample; see `manyhands.report.commands` for what it stands for."""
 

@@ -289,6 +289,9 @@ def test_labels_that_were_chosen_by_their_doubt_do_not_measure(crowded, n, kind)
         assert level == plain
         assert len(told) == 1
         assert told[0].startswith(f"{n} {name} labels are of items that are {more} in doubt than")
+        assert "which random labels rarely are (rank test, p = " in told[0]
+        assert "not drawn at random" not in told[0]  # Nobody knows it.
+        assert "a column 'chosen' that holds 'random'" in told[0]
     random = np.isin(np.arange(len(y)), order[:n])
     level, told = level_on(crowded, order[:n], kind, random=random)
     assert level.source == kind

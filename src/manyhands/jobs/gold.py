@@ -19,6 +19,7 @@ from manyhands.io import Export, GoldFile
 from manyhands.io.gold import nearest
 from manyhands.report.gold import note_unused
 from manyhands.typing import AnyArray, BoolArray, IntArray
+from manyhands.wording import DECLARE_RANDOM
 
 _LOG = logging.getLogger("manyhands")
 
@@ -165,8 +166,8 @@ def warn_of_gold_that_is_known(truth: IntArray, is_known: BoolArray) -> None:
         warn_caller(
             f"all {int(has.sum()):,} gold labels are also given as known labels. A known label is "
             "right in any case, so that it measures nothing. If the known labels were drawn at "
-            "random, add a column 'chosen' that holds 'random' in each row of their file; then "
-            "they also measure how many of the other labels are right, without gold labels"
+            f"random, {DECLARE_RANDOM}; then they also measure how many of the other "
+            "labels are right, without gold labels"
         )
 
 

@@ -24,7 +24,7 @@ from manyhands.inference.gold_samples import LEVEL, compare_doubts
 from manyhands.metrics.accuracy_estimate import estimate_accuracy
 from manyhands.metrics.sample_levels import LEAST_GOLD, Level, level_of_gold, level_of_sample
 from manyhands.typing import BoolArray, FloatArray
-from manyhands.wording import N_RANDOM
+from manyhands.wording import DECLARE_RANDOM, N_RANDOM
 
 __all__ = ["Level", "accuracy_of_labels", "accuracy_on_new_items"]
 
@@ -120,7 +120,7 @@ def accuracy_of_labels(
     Warns
     -----
     ChosenGoldWarning
-        If gold or sampled labels are left out, because they were not drawn at random.
+        If gold or sampled labels are left out, because a rank test suggests that they were chosen.
 
     Examples
     --------
@@ -191,10 +191,11 @@ def _resembling(
     which = f"{n:,} {kind} labels are" if n > 1 else f"1 {kind} label is"
     more, wrong = ("more", "more frequent") if found.are_doubtful else ("less", "rarer")
     warn_caller(
-        f"{which} of items that are {more} in doubt than the others (rank test, p = "
-        f"{found.p_value:.2g}), so they were not drawn at random. They are left out of the share "
-        f"of right labels, because wrong labels are {wrong} among them. To measure this share, "
-        f"check {N_RANDOM} labels drawn at random",
+        f"{which} of items that are {more} in doubt than the others, which random labels rarely "
+        f"are (rank test, p = {found.p_value:.2g}). The share of right labels therefore leaves "
+        f"them out, because wrong labels are {wrong} among such items. If they were drawn at "
+        f"random, {DECLARE_RANDOM}, and they measure this share. If not, check {N_RANDOM} labels "
+        "drawn at random",
         ChosenGoldWarning,
     )
     return has & drawn
