@@ -530,6 +530,7 @@ def test_start_continues_from_another_model():
 def test_a_start_reads_columns_as_it_was_fitted():
     X, table, _ = few_blobs()
     frame = pd.DataFrame(X).add_prefix("x")
+    frame["colour"] = np.where(frame["x0"] > 0, "red", "green")
     frame.loc[::10, "x0"] = np.nan
     first = CrowdStackingClassifier(n_rounds=2, random_state=0).fit(frame, table)
     options = {"n_rounds": 1, "random_state": 0}

@@ -14,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate, train_test_split
 from sklearn.pipeline import make_pipeline
@@ -29,6 +30,7 @@ from manyhands import (
     CrowdStackingClassifier,
     DASCClassifier,
     DawidSkene,
+    cross_predict,
     load,
     review_queue,
     save,
@@ -374,6 +376,46 @@ def test_a_pipeline_keeps_the_index_or_the_order_is_stated(data):
         make_pipeline(StandardScaler(), quick()).fit(X, table)
 
 
+def stack():
+    return CrowdStackingClassifier(n_rounds=1, random_state=0)
+
+
+@pytest.mark.parametrize("gap", [np.nan, None, pd.NA])
+@pytest.mark.parametrize("make", [network, stack])
+@pytest.mark.filterwarnings("ignore:the features predict")
+def test_a_gap_among_numbers_is_refused_by_its_id_whoever_reads_it(data, make, gap):
+    X, long, _ = data
+    table, whole = AnnotationTable.from_frame(long), X.sample(frac=1, random_state=1)
+    broken = whole.convert_dtypes() if gap is pd.NA else whole.astype(object)
+    broken.loc["img7", "b"] = gap
+    fitted = make().fit(whole, table)
+    for read in (
+        lambda: make().fit(broken, table),
+        lambda: fitted.predict(broken),
+        lambda: cross_predict(make(), broken, table, cv=3),
+    ):
+        with pytest.raises(AnnotationError, match="first in row 'img7', column 'b'; leave such"):
+            read()
+    # Polars frames have no index that an imputer could keep.
+    columns = pl.from_pandas(whole.reset_index(names="task")).with_columns(
+        b=pl.when(pl.col("task") == "img7").then(None).otherwise("b")
+    )
+    with pytest.raises(AnnotationError, match=r"'b'; .* fill the gaps of the frame"):
+        make().fit(columns, table)
+
+
+def test_the_mend_of_a_gap_keeps_the_order_of_the_rows(data):
+    X, long, gold = data
+    table, mixed = AnnotationTable.from_frame(long), X.sample(frac=1, random_state=1)
+    mixed.loc["img7", "b"] = np.nan
+    with pytest.raises(AnnotationError) as raised:
+        stack().fit(mixed, table)
+    advised = str(raised.value).partition("fill the gaps: ")[2]
+    names = {"SimpleImputer": SimpleImputer, "CrowdStackingClassifier": stack}
+    pipeline = eval(advised, {"make_pipeline": make_pipeline, **names})
+    assert accuracy(mixed, table, gold[mixed.index], pipeline) > 0.9
+
+
 def test_cross_validation_of_a_table_and_its_frame(data):
     X, long, _ = data
     table = AnnotationTable.from_frame(long)
@@ -563,7 +605,9 @@ def test_columns_with_gaps_or_objects_are_compared_with_nothing(data):
     table = AnnotationTable.from_frame(long)
     answers = pd.array([None, *[True] * (N - 1)], dtype="boolean")
     model = CrowdStackingClassifier(n_rounds=1, n_folds=2)
-    model.fit(X.assign(answered=answers), table)  # NA is neither equal to an id nor different.
+    colour = np.resize(["red", "green"], N)
+    # NA is neither equal to an id nor different.
+    model.fit(X.assign(answered=answers, colour=colour), table)
     with pytest.raises(AnnotationError, match="column 'price' of X holds Decimal objects"):
         model.fit(X.assign(price=[Decimal(i) for i in range(N)]), table)
 

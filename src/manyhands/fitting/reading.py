@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from manyhands.annotations import AnnotationTable, LabelSetTable, as_table
 from manyhands.annotations.digests import InstanceDigests
-from manyhands.annotations.encoding import as_values
+from manyhands.annotations.encoding import as_values, missing_mask
 from manyhands.annotations.ids import (
     are_shuffled,
     as_frame,
@@ -127,7 +127,7 @@ def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     given = X
     try:
         X = _checked_array(estimator, X, reset)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise refused_features(estimator, given, error) from None
     if not reset:
         _check_input_shape(estimator, np.shape(X))
@@ -577,7 +577,9 @@ def _matches_votes(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bo
     return bool((np.where(cells, votes, -1).max(axis=1) == votes.max(axis=1)).all())
 
 
-def refused_features(estimator: BaseEstimator, X: Any, error: ValueError) -> ValueError:
+def refused_features(
+    estimator: BaseEstimator, X: Any, error: TypeError | ValueError
+) -> TypeError | ValueError:
     """Return a better error for X than scikit-learn's, with the place and the mend."""
     if "array element with a sequence" in str(error):
         sizes = sorted({len(row) for row in X if hasattr(row, "__len__")})
@@ -586,7 +588,7 @@ def refused_features(estimator: BaseEstimator, X: Any, error: ValueError) -> Val
             f"X has rows of different lengths{found}; give all of them one: pad sequences of token "
             "ids, with an id that your network ignores (nn.Embedding(..., padding_idx=0))"
         )
-    if "NaN" in str(error) or "infinity" in str(error):
+    if any(word in str(error) for word in ("NaN", "NAType", "of NA ", "infinity")):
         return AnnotationError(where_not_finite(estimator, X))
     return error
 
@@ -606,14 +608,18 @@ def where_not_finite(estimator: BaseEstimator, X: Instances) -> str:
     gaps, place = True, ""
     try:
         names = getattr(X, "columns", None)
-        values = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+        values = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+        if values.dtype == object:  # None, and the NA of pandas, which numpy does not convert.
+            values = np.where(missing_mask(values), np.nan, values)
+        values = values.astype(np.float64)
         broken = np.argwhere(~np.isfinite(values))
         gaps = bool(np.isnan(values).any())
         if len(broken):
             row, *inside = broken[0].tolist()
             column = repr(inside[0] if names is None else names[inside[0]])
             n_rows = len(np.unique(broken[:, 0]))
-            place = f" in {n_rows:,} of {len(values):,} rows, first in row {row}"
+            named = repr(X.index[row : row + 1].tolist()[0]) if hasattr(X, "iloc") else row
+            place = f" in {n_rows:,} of {len(values):,} rows, first in row {named}"
             place += f", column {column}" if len(inside) == 1 else ""
     except (TypeError, ValueError):  # Objects that are no numbers: the place stays unknown.
         pass
@@ -622,9 +628,10 @@ def where_not_finite(estimator: BaseEstimator, X: Instances) -> str:
             f"Input X contains infinity or a value too large for float32{place}; replace such "
             "values, or leave their rows out"
         )
-    frame = getattr(estimator, "members", None) == "auto"
-    return (
-        f"Input X contains NaN{place}; leave such rows out, or fill the gaps: "
-        f"make_pipeline(SimpleImputer(), {type(estimator).__name__}())"
-        f"{' (those of a data frame are filled without, if the fit saw some)' if frame else ''}"
-    )
+    name = type(estimator).__name__
+    mend = f"the gaps: make_pipeline(SimpleImputer(), {name}())"
+    if hasattr(X, "iloc"):  # An imputer returns an array, so that the ids would be lost.
+        mend += '.set_output(transform="pandas")'
+    elif as_frame(X) is not None:  # An imputer would take the column of ids for a feature.
+        mend = "the gaps of the frame before fit"
+    return f"Input X contains NaN{place}; leave such rows out, or fill {mend}"

@@ -278,7 +278,8 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         X : array-like, sparse matrix or frame of shape (n_samples, n_features), or array of images
             With ``members="auto"``, also a list, array or Series of texts, of paths of images or
             of PIL images, and an 8-bit array of images: a `TextEncoder` or `ImageEncoder` encodes
-            them. A frame may have columns of texts, paths, categories and gaps.
+            them. A frame may have columns of texts, paths and categories, with gaps; in a frame of
+            numbers alone, as in an array, a gap is an error.
         y : AnnotationTable, array of shape (n_samples, n_annotators) with -1/NaN missing, or
             (n_samples,): a crowd of one
         start : fitted CrowdStackingClassifier, optional

@@ -145,6 +145,8 @@ class FrameEncoder:
     def of(cls, X: Any, estimator: str, random_state: Any = None) -> Self | None:
         """Fit to a frame without a column of ids; return None if X is no frame, or all numbers.
 
+        A frame of numbers is read as an array is, so a gap in it is refused in `fit` and `predict`.
+
         Raises
         ------
         AnnotationError
@@ -155,6 +157,8 @@ class FrameEncoder:
             return None
         given = list(frame.iter_columns())
         kinds = [_kind(column) for column in given]
+        if all(kind == "numbers" for kind in kinds):
+            return None
         ids = [place for place, kind in enumerate(kinds) if kind == "ids"]
         if ids:
             refuse_text_columns(frame.select(nw.nth(*ids)), estimator)
@@ -164,8 +168,7 @@ class FrameEncoder:
             else (Numbers if kind == "numbers" else Values).of(name, column)
             for name, column, kind in zip(frame.columns, given, kinds, strict=True)
         ]
-        plain = all(isinstance(column, Numbers) and not column.gaps for column in columns)
-        return None if plain else cls(columns)
+        return cls(columns)
 
     def encode(self, X: Any) -> Any:
         """Encode a frame as (n, n_encoded), float32; the result is sparse if there are texts.
