@@ -372,8 +372,24 @@ def test_a_pipeline_keeps_the_index_or_the_order_is_stated(data):
     table, X = AnnotationTable.from_frame(long), X.sample(frac=1, random_state=1)
     named = make_pipeline(StandardScaler().set_output(transform="pandas"), quick())
     assert accuracy(X, table, gold, named) > 0.9
-    with pytest.warns(UserWarning, match=ASSUMED):
+    with pytest.warns(UserWarning, match=ASSUMED + r".*\.set_output\(transform=\"pandas\"\) keeps"):
         make_pipeline(StandardScaler(), quick()).fit(X, table)
+    whole = make_pipeline(StandardScaler(), quick()).set_output(transform="pandas")
+    assert accuracy(X, table, gold, whole) > 0.9
+
+
+def test_features_that_tell_nothing_may_be_in_another_order(data):
+    X, long, _ = data
+    table, turned = AnnotationTable.from_frame(long), X.to_numpy()[::-1]
+    with (
+        pytest.warns(UserWarning, match=ASSUMED),
+        pytest.warns(ModelChoiceWarning, match="check the order of the rows"),
+    ):
+        stack().fit(turned, table)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        stack().fit(X, table)
+    assert not any("order of the rows" in str(w.message) for w in caught)
 
 
 def stack():
@@ -429,7 +445,7 @@ def test_cross_validation_of_a_table_and_its_frame(data):
         assert scores.min() > 0.8
     search = GridSearchCV(quick(), {"backbone__C": [0.1, 1]}, cv=3).fit(X, table)
     assert search.best_score_ > 0.8
-    mend = r"do not match by id.*before cross-validation.*y\.select\(instances=X\.index\)"
+    mend = r"^the instances .* before cross-validation.*y\.select\(instances=X\.index\)\. .*by id"
     with pytest.raises(AnnotationError, match=mend):
         cross_validate(quick(), X.sample(frac=1, random_state=1), table, error_score="raise")
     with pytest.warns(UserWarning, match=ASSUMED) as caught:

@@ -476,10 +476,16 @@ def _in_assumed_order(table: AnnotationTable, argument: str, rows_argument: str)
         is_sorted = order.kind == "sorted"
         source = "sorted its instances itself" if is_sorted else "has those of its matrix's index"
         mend = "table with tasks=" if is_sorted else "table by from_matrix(instances=)"
+        # The ids may have been there until a transformer returned an array.
+        pipeline = (
+            ". In a pipeline, scikit-learn's transformers drop the index; "
+            'make_pipeline(...).set_output(transform="pandas") keeps it'
+        )
         warn_caller(
             f"{rows_argument} has no ids, and {argument} {source}, so the rows of {rows_argument} "
             f"are taken to be in this order: {order.assumed}. Give {rows_argument} an index with "
             f"the ids, or build the {mend} in the order of the rows of {rows_argument}"
+            f"{pipeline if rows_argument == 'X' else ''}"
         )
     return replace(table, instance_order=GIVEN)
 
@@ -498,16 +504,17 @@ def _not_matching(ids: AnyArray, table: AnnotationTable, argument: str, X: str) 
         if len(missing):
             parts.append(f"{len(missing)} {text} ({first_and_last(missing)})")
     for name, values in ((X, ids), (argument, instances)):
-        distinct, counts = np.unique(values, return_counts=True)
-        if len(distinct) < len(values):
-            parts.append(f"{name} holds {distinct[counts > 1][0].item()!r} twice")
-    if table.instance_order.rows is not None and len(ids) == len(instances):
-        parts.append(
-            f"the instances of {argument} were selected by position: before cross-validation or "
-            f"train_test_split, put the whole table into the order of {X}, "
-            f"{argument}.select(instances={X}.index)"
+        found, counts = np.unique(values, return_counts=True)
+        if len(found) < len(values):
+            parts.append(f"{name} holds {found[counts > 1][0].item()!r} twice")
+    distinct = len(np.unique(mine)) == len(mine)
+    if distinct and table.instance_order.rows is not None and len(ids) == len(instances):
+        return AnnotationError(
+            f"the instances of {argument} were selected by position, and are not those of the rows "
+            f"of {X}: before cross-validation or train_test_split, put the whole table into the "
+            f"order of {X} by {argument}.select(instances={X}.index). " + "; ".join(parts)
         )
-    if len(np.unique(mine)) < len(mine):
+    if not distinct:
         return AnnotationError(
             f"{'; '.join(parts)}. Give one row of {X} per instance, such as "
             f"{X}[~{X}.index.duplicated()], or ids that differ"

@@ -128,6 +128,7 @@ PHRASES: Final[list[tuple[str, str]]] = [
         "--format wide reads one column per annotator",
     ),
     (r" \((?:relative_informedness|parity|prior_shrinkage)_(?: is|:)? [-\d.]+\)", ""),
+    (r"\. In a pipeline, scikit-learn's transformers drop .* keeps it$", ""),
     (r"\bset_params\(protocol__(\w+=\S+?)\)", r"--set \1"),
     (r"\. The column inferred_\S+ of history_ has the number of every round; ", ". "),
     (r"\(np\.savez\(file, X=X, task=ids\)", "(in an .npz file with the arrays X and task"),
