@@ -593,7 +593,7 @@ def refused_features(
     return error
 
 
-def where_not_finite(estimator: BaseEstimator, X: Instances) -> str:
+def where_not_finite(estimator: BaseEstimator, X: Any) -> str:
     """Return a message that says where X holds NaN or infinity, and what to do.
 
     Parameters
