@@ -6,8 +6,10 @@ a claim may be off by what it was off by there, and hardly more.
 
 import json
 import warnings
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,7 @@ from manyhands.io import consensus
 from manyhands.metrics.levels import MODEL_ERROR, REVIEWED_ERROR
 from manyhands.planning import forecast
 from manyhands.planning.replay import LESS, MORE
+from manyhands.report import read_inputs, summarize_inputs
 from manyhands.report.headline import headline, level_of_labels
 from manyhands.report.questions import find_answers
 
@@ -244,6 +247,52 @@ def test_of_two_annotators_no_probability_is_told_and_no_label_accepted(claims):
     assert summary["labels"]["confidence"] is None
     assert summary["review"]["n_expected_wrong"] is None
     assert all(row["score"] is None for row in summary["review"]["labels"]["rows"])
+
+
+def check_cutoffs(case):
+    """The labels of each row are right about as often as it says: the headline may be off as far.
+
+    The last term is chance, which matters in rows of few labels.
+    """
+    found = summarize(case.table, aggregator=(model := DawidSkene().fit(case.table)))
+    level, told = found["levels"]["labels"], consensus(case.table, model).probability
+    right, judged = model.posterior_.argmax(axis=1) == case.gold, case.judged
+    rows = found["labels"]["confidence"]["cutoffs"]
+    counts = [row["n"] for row in rows]
+    assert counts
+    assert all(few < many for few, many in pairwise(counts))
+    for row in rows:
+        own = told >= row["at_least"]
+        assert own.sum() == row["n"]
+        assert row["expected"] == pytest.approx(told[own].mean())
+        own = judged[own[judged]]
+        chance = 2 * np.sqrt(row["expected"] * (1 - row["expected"]) / max(len(own), 1))
+        allowed = level["value"] - level["low"] + chance
+        assert not len(own) or row["expected"] - right[own].mean() <= allowed, (case.name, row)
+
+
+def test_labels_of_a_least_probability_are_right_as_often_as_the_report_expects(simulated):
+    check_cutoffs(simulated)
+
+
+@pytest.mark.data
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.SharedMistakesWarning")
+@pytest.mark.parametrize("name", ["duck", "rte", "ms"])
+def test_labels_of_a_least_probability_are_right_as_often_on_real_tables(claims, data_home, name):
+    check_cutoffs(claims.real(name))
+
+
+def test_gold_measures_labels_of_a_least_probability(simulated):
+    table, y = simulated.table, simulated.gold
+    gold = simulated.values(np.where(np.arange(len(y)) < 100, y, -1))
+    model = DawidSkene().fit(table)
+    inputs = replace(read_inputs(table, model, gold=gold), random_gold=np.arange(len(y)) < 100)
+    summary, _ = summarize_inputs(inputs)
+    told, right = inputs.told, model.posterior_.argmax(axis=1) == y
+    for row in summary["labels"]["confidence"]["cutoffs"]:
+        own = np.flatnonzero(told[:100] >= row["at_least"])
+        assert row["n_gold"] == len(own)
+        assert row["right"] == (pytest.approx(right[own].mean()) if len(own) else None)
 
 
 # -- annotators -----------------------------------------------------------------------------------

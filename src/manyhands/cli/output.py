@@ -191,7 +191,8 @@ def say_actions(result: dict[str, Any]) -> None:
         say(
             "No label is sure enough to be accepted yet. `manyhands next ANNOTATIONS` says whom to "
             "ask about which item, and `manyhands review ANNOTATIONS` lists the most doubtful "
-            "labels. Give the labels that you have checked with --known."
+            "labels. Give the labels that you have checked with --known. A --threshold below 0.95 "
+            "accepts less certain labels; the report counts them."
         )
 
 

@@ -25,6 +25,9 @@ from manyhands.wording import counted
 CERTAIN = 0.95
 """Labels with at least this probability count as certain, where the annotations decide them."""
 
+CUTOFFS = (CERTAIN, 0.9, 0.8, 0.7, 0.6)
+"""Probabilities from which a person may want to use labels."""
+
 
 def consensus_of(inputs: Inputs) -> Consensus | None:
     """Return the labels with the actions that `consensus` recommends; None if nothing is chosen."""
@@ -132,7 +135,36 @@ def _confidence_section(
             {"from": float(low), "to": float(high), "count": int(n)}
             for low, high, n in zip(edges[:-1].round(2), edges[1:].round(2), counts, strict=True)
         ],
+        "cutoffs": _cutoffs(inputs, inferred),
     }
+
+
+def _cutoffs(inputs: Inputs, inferred: Inferred) -> list[dict[str, Any]]:
+    """Count the labels that are at least so probable, and how many of them are right.
+
+    Known labels are left out, and so are probabilities that no further label has. Right labels are
+    also counted on gold, if it measures the share of right labels.
+    """
+    free = inputs.annotated if inputs.known is None else inputs.annotated & ~inputs.known
+    measures = inputs.level is not None and inputs.level.source == "gold"
+    gold = inputs.level_gold if measures else None
+    found: list[dict[str, Any]] = []
+    for least in CUTOFFS:
+        own = free & (inputs.told >= least)
+        n = int(own.sum())
+        if n == (found[-1]["n"] if found else 0):
+            continue
+        row: dict[str, Any] = {
+            "at_least": least,
+            "n": n,
+            "expected": float(inputs.told[own].mean()),
+        }
+        if gold is not None:
+            judged = own & (gold >= 0)
+            row["n_gold"] = int(judged.sum())
+            row["right"] = float((inferred.codes == gold)[judged].mean()) if judged.any() else None
+        found.append(row)
+    return found
 
 
 def _uncertain(
