@@ -561,6 +561,10 @@ def test_select_prints_the_table_and_saves_a_model_that_predicts(home):
     shown = done(*select_arguments("--gold", "gold.csv"))
     for text in ("crowd-layer", "conal", "z behind", "chosen:", "against gold"):
         assert text in shown.stdout
+    score = (
+        "mean of the share of the annotations that its predictions agree with, and of this share"
+    )
+    assert score in " ".join(shown.stdout.split())
     assert not (home / "chosen" / "folds").exists()
     done("predict", "chosen", "X.npy", "--out", "predicted.csv")
     page = Path(done_json("report", "chosen")["report"]).read_text(encoding="utf-8")

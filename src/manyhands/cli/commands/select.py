@@ -41,9 +41,9 @@ class SelectionCriterion(StrEnum):
 
 BEHIND = "z behind: by how many standard errors a method is below the best"
 SCORES = {
-    "agreement": f"score: share of the annotations that its predictions agree with; {BEHIND}",
-    "balanced": "score: share of the annotations that its predictions agree with, every class "
-    f"counted the same; {BEHIND}",
+    "agreement": "score: mean of the share of the annotations that its predictions agree with, and "
+    f"of this share corrected for how annotators confuse classes; {BEHIND}",
+    "balanced": f"score: recall of the majority votes, averaged over the classes; {BEHIND}",
     "information": "score: information of its predictions about the annotations; more is better; "
     f"{BEHIND}",
 }
