@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -618,3 +619,19 @@ def test_wrong_smoothing_of_assurance_is_named(smoothing):
     table = AnnotationTable.from_matrix([[0, 1]])
     with pytest.raises(AnnotationError, match="smoothing"):
         label_assurance(table, smoothing=smoothing)
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ([0, 0, 1, 1], "All repeat the same label"),
+        ([0, 0, 1, 4], "Of these pairs, 1 repeat the same label, and 1 hold different labels"),
+        ([4, 4, 4, 5], "Of these pairs, 1 repeat the same label, and 1 hold different labels"),
+    ],
+)
+def test_repeated_pairs_are_told_apart_by_whether_they_contradict(labels, told):
+    """Two pairs are repeated; 4 abstains, and 5 skips, which is another answer."""
+    with pytest.raises(AnnotationError, match=re.escape(f"{told}. Remove them, or choose:")):
+        AnnotationTable.from_arrays(
+            [0, 0, 1, 1], [0, 0, 0, 0], labels, classes=[0, 1], abstain=4, skip=5
+        )

@@ -99,15 +99,48 @@ def _repeated(columns: Columns, pairs: IntArray) -> AnnotationError:
         )
     instance, annotator = divmod(int(pairs[0]), max(len(columns.annotators), 1))
     passes = ", counting abstentions and skips," if len(columns.pass_rows) else ","
-    advice = _advice_on_ticks(columns, pairs) or (
-        'Remove them, or choose: duplicates="last" keeps the last of each, duplicates="keep" keeps '
-        "all"
+    advice = _advice_on_ticks(columns, pairs) or advice_on_repeats(
+        len(pairs), _n_contradictory(columns, pairs)
     )
     return AnnotationError(
         f"{len(pairs)} (instance, annotator) pairs are repeated{passes} the first being "
         f"instance {columns.instances[instance].item()!r} by annotator "
         f"{columns.annotators[annotator].item()!r}. {advice}"
     )
+
+
+def advice_on_repeats(n: int, n_contradictory: int) -> str:
+    """Say how many repeated pairs contradict themselves, and which policy is right when.
+
+    Parameters
+    ----------
+    n, n_contradictory : int
+        Number of repeated pairs, and of those among them whose rows differ.
+    """
+    if n_contradictory in (0, n):
+        each = "It holds" if n == 1 else "All hold"
+        again = "It repeats" if n == 1 else "All repeat"
+        told = f"{each} different labels" if n_contradictory else f"{again} the same label"
+    else:
+        told = (
+            f"Of these pairs, {n - n_contradictory:,} repeat the same label, and "
+            f"{n_contradictory:,} hold different labels"
+        )
+    return (
+        f"{told}. Remove them, or choose: duplicates='last' keeps the last of each, which is right "
+        "if rows were copied or answers corrected; duplicates='keep' keeps all, which is right if "
+        "the same annotator was asked several times on purpose"
+    )
+
+
+def _n_contradictory(columns: Columns, pairs: IntArray) -> int:
+    """Count the repeated pairs whose rows differ; a pass differs from every label."""
+    all_pairs = _pairs_and_passes(columns)
+    # An abstention is -1 and a skip -2, or the other way round: neither is a label.
+    labels = np.concatenate([columns.label, -1 - columns.pass_rows[:, 2].astype(np.int64)])
+    rows = np.isin(all_pairs, pairs)
+    distinct = np.unique(np.column_stack([all_pairs[rows], labels[rows]]), axis=0)
+    return int((np.unique(distinct[:, 0], return_counts=True)[1] > 1).sum())
 
 
 def _advice_on_ticks(columns: Columns, pairs: IntArray) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from manyhands.annotations.duplicates import advice_on_repeats
 from manyhands.annotations.label_sets import (
     NO_YES,
     Multilabel,
@@ -183,10 +184,10 @@ def once(gathered: Gathered, answers: list[Answer], repeats: str) -> list[Answer
     if repeats == "error":
         a = answers[again[0][1]]
         differ = all(len({answers[i].labels for i in rows}) == len(rows) for rows in again)
-        advice = ticked_advice(len(again), len(pairs), differ, (*a.labels, "NAME")[0]) or (
-            "Remove them, or choose: duplicates='last' keeps the last of each, duplicates='keep' "
-            "keeps all"
-        )
+        n = sum(len({answers[i].labels for i in rows}) > 1 for rows in again)
+        option = (*a.labels, "NAME")[0]
+        advice = ticked_advice(len(again), len(pairs), differ, option)
+        advice = advice or advice_on_repeats(len(again), n)
         raise AnnotationError(
             f"{len(again)} (task, annotator) pairs are repeated, the first in {a.at}: task "
             f"{a.task!r} by {a.worker!r}. {advice}"
