@@ -504,3 +504,15 @@ def test_files_of_known_labels_have_the_columns_of_the_annotations():
     write_csv(Path("both.csv"), [("site", "grade given", "gold"), *rows])
     both = done_json("aggregate", "A_own.csv", *named, "--gold", "both.csv")
     assert both["gold"] == done_json("aggregate", "A.csv", "--gold", "gold.csv")["gold"]
+
+
+def test_a_sheet_for_an_annotator_says_why_it_has_no_example():
+    """With two annotators, no item has two others who agree; with seven, some have."""
+    why = "Where examples or contrast is empty, no item of the class is clear enough to show"
+    rows = read_rows(Path("A.csv"))
+    write_csv(Path("two.csv"), [rows[0], *(row for row in rows if row[1] in ("w0", "w1"))])
+    assert why in " ".join(done("annotators", "two.csv", "--teach", "w0").stdout.split())
+    for name in ("w0", "w1", "w2"):
+        pairs = done_json("annotators", "A.csv", "--teach", name)["pairs"]
+        said = " ".join(done("annotators", "A.csv", "--teach", name).stdout.split())
+        assert (why in said) == (not all(each["examples"] and each["contrast"] for each in pairs))

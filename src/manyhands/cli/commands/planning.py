@@ -1017,6 +1017,7 @@ def annotators(
 def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.planning import teaching_sheet
+    from manyhands.planning.review import SURE_EXAMPLE
     from manyhands.report.confusions import REVERSED
 
     ids = {str(each): each for each in table.annotators.tolist()}
@@ -1044,6 +1045,12 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
         "probably happened; examples: clear items of the class 'true'; contrast: clear items of "
         "the class 'given'"
     )
+    if not all(columns["examples"] + columns["contrast"]):
+        say(
+            "Where examples or contrast is empty, no item of the class is clear enough to show: at "
+            "least two other annotators must have labelled it, all with this class, and without "
+            f"this annotator the class must be more than {percent(SURE_EXAMPLE)} certain."
+        )
     if not model.is_known_[table.annotations_per_instance() > 0].mean() > 0.5:
         say(REVERSED)
     say("an expert must look at the items before they are shown")
