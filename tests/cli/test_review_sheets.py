@@ -109,7 +109,9 @@ def test_labels_of_a_queue_measure_no_level(crowd):
     summary = json.loads(Path("folder/summary.json").read_text())
     assert summary["levels"]["labels"] == found["level"]
     assert summary["gold"]["n_chosen"] == 30
-    told = "30 of these gold labels were not drawn at random, so the figures describe the items"
+    told = (
+        "30 of these gold labels do not count as drawn at random, so the figures describe the items"
+    )
     assert told in Path("folder/report.html").read_text(encoding="utf-8")
 
     fill_in(Path("review.csv"), lambda row: row.update(chosen="queue"))

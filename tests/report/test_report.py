@@ -793,10 +793,12 @@ def test_gold_of_the_most_doubtful_labels_is_no_measurement():
         summary = summarize(table, aggregator=model, gold=gold)
     assert summary["levels"]["labels"]["source"] == "model"
     (told,) = (w["text"] for w in summary["warnings"] if w["code"] == "gold-chosen")
-    assert "They are left out of the share of right labels, because wrong labels are more" in told
+    assert "The share of right labels therefore leaves them out, because wrong labels are" in told
     assert told in html.unescape(render_report(summary))
     # The section of gold labels still tells how often the labels equal them, of these items alone.
-    beside = "These gold labels were not drawn at random, so the figures describe the items with"
+    beside = (
+        "These gold labels do not count as drawn at random, so the figures describe the items with"
+    )
     assert summary["gold"]["n_chosen"] == 30
     page = html.unescape(render_report(summary))
     assert f"% do. {beside} gold labels alone, and not the others." in page

@@ -316,7 +316,7 @@ class AnnotationPlanner(BaseEstimator):
         audit : dict {instance id: class} or array-like as in ``gold``, optional
             Checked labels of **randomly drawn** instances (not only of doubtful ones) that were not
             given to `fit` as gold. They measure the accuracy, with an interval. If a rank test
-            finds that they were not drawn at random, a warning says so, and they do not.
+            suggests that they were chosen, a warning says so, and they do not.
         random_audit : sequence of instance ids, or boolean array of shape (n_instances,), optional
             Audited instances that are known to be drawn at random; they are not tested.
         n : int, optional

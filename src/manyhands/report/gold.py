@@ -305,8 +305,8 @@ def told_chosen(found: Mapping[str, Any]) -> str:
     if n == of == 1:
         which = "This gold label"
     return (
-        f"{which} {'was' if n == 1 else 'were'} not drawn at random, so the figures describe the "
-        "items with gold labels alone, and not the others."
+        f"{which} {'does' if n == 1 else 'do'} not count as drawn at random, so the figures "
+        "describe the items with gold labels alone, and not the others."
     )
 
 

@@ -86,7 +86,7 @@ class Inputs:
     def chosen_gold(self) -> BoolArray:
         """Mask of the instances with gold that was chosen, and so does not measure the others.
 
-        A review queue chose it, or a rank test found that it was not drawn at random.
+        A review queue chose it, or a rank test suggests that it was chosen.
         """
         if self.gold is None or self.level_gold is None:
             return np.zeros(self.table.n_instances, dtype=bool)
