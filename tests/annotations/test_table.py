@@ -323,7 +323,8 @@ def test_values_of_a_column_that_cannot_be_classes_are_refused(labels, says):
     [
         (["cat", "dog", "n/a", "n/a"], r"'n/a' \(2\), which counts as a class"),
         (["cat", "dog", "None", "cat"], r"'None' \(1\), which counts as a class"),
-        (["cat", "cat\u200b", "dog", "dog"], "differ only in case, spaces or form"),
+        (["cat", "cat\u200b", "dog", "dog"], "differ only in case, spaces, hyphens or form"),
+        (["hip-hop", "hiphop", "hiphop", "pop"], r"'hiphop' \(2\), 'hip-hop' \(1\)"),
         (["cat", "dog", " "], r"' ' \(1\)"),
         (["0", "1", "0.5", "1"], r"'0.5' \(1\) among whole numbers"),
         (["0", "1", "none", "1"], r"'none' \(1\) among whole numbers"),
@@ -352,6 +353,7 @@ def test_suspicious_classes_are_named_with_counts_and_mend(labels, says):
     [
         ["none", "person", "place", "none"],
         ["None", "Mild", "Severe"],
+        ["a-1", "a1", "b-2", "b2", "non-a", "a"],
         ["unknown", "spam", "ham"],
         [-2, -1, 0, 1, 2],
         [-1, 1],

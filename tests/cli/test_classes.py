@@ -133,6 +133,16 @@ def test_free_text_is_refused_and_names_are_read_on(grades):
 
 
 @pytest.mark.filterwarnings("default")
+def test_a_hyphen_makes_no_class_of_its_own_unnoticed(grades):
+    write("genres.csv", [("hiphop", "pop"), ("hip-hop", "hiphop"), ("pop", "pop")])
+    warned = run("describe", "genres.csv")
+    assert "'hiphop' (2), 'hip-hop' (1)" in " ".join(warned.stderr.split())
+    (grades / "map.csv").write_text("from,to\nhip-hop,hiphop\n")
+    found = done("describe", "genres.csv", "--map", "map.csv")
+    assert "hyphens" not in found.stderr
+
+
+@pytest.mark.filterwarnings("default")
 def test_spellings_are_merged(grades):
     write("mixed.csv", [("Yes", "yes "), ("NO", "no"), ("Yes", "nope"), ("yes", "yes")])
     warned = run("describe", "mixed.csv")

@@ -37,6 +37,9 @@ Words such as "none" and "unknown" are classes in many data sets, so they are no
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
+# "hip-hop", "hip_hop" and "hip hop" are likely to mean what "hiphop" does; "-1" and "1" are not.
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[-\u2010\u2011_ ](?=[^\W\d_])")
+
 Counts = dict[Any, int]
 
 
@@ -215,7 +218,7 @@ def _summed(numbers: Counts) -> Counts:
 
 
 def _warn_of_spellings(counts: Counts, argument: str) -> None:
-    """Warn of classes that differ only in case, spaces, Unicode form or digits ("1.0")."""
+    """Warn of classes that differ only in case, spaces, hyphens, Unicode form or digits ("1.0")."""
     spellings: dict[Any, Counts] = {}
     for value, count in counts.items():
         spellings.setdefault(_spelled(value), {})[value] = count
@@ -223,11 +226,11 @@ def _warn_of_spellings(counts: Counts, argument: str) -> None:
     if groups:
         more = f" and {len(groups) - SHOWN} more groups" if len(groups) > SHOWN else ""
         warn_caller(
-            f"{argument} holds classes that differ only in case, spaces or form: "
+            f"{argument} holds classes that differ only in case, spaces, hyphens or form: "
             f"{'; '.join(groups[:SHOWN])}{more}. They count as different classes. Write each class "
             "in one way: read the file with lowercase=True or mapping=, or use "
-            ".str.strip().str.lower() in pandas; if they are different, name all classes in "
-            "classes="
+            ".str.strip().str.lower() or .replace({...}) in pandas; if they are different, name "
+            "all classes in classes="
         )
 
 
@@ -288,7 +291,7 @@ def _spelled(value: str) -> Any:
     try:
         return float(text)
     except ValueError:
-        return text
+        return _BETWEEN_LETTERS.sub("", text)
 
 
 def _listed(counts: Counts) -> str:
