@@ -29,7 +29,7 @@ BATCHES: Final = (
 )
 """Columns of the questions to ask next; a person writes the answers into further ones."""
 
-OF_LABELS: Final = frozenset({"worker", "probability", "least_sure", REVIEWED})
+OF_LABELS: Final = frozenset({"worker", "probability", "least_sure", "low_95", REVIEWED})
 """Columns of which manyhands writes at least one beside labels; a person's gold has none."""
 
 

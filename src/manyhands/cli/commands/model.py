@@ -229,7 +229,7 @@ def report(
 
     refuse_overwriting([out], [folder / name for name in OUTPUTS if name != "report.html"])
     refuse_overwriting([out], [texts])
-    refuse_overwriting([None if tables is None else tables / LABELS], [folder / LABELS])
+    refuse_overwriting([None if tables is None else tables / LABELS], [])
     if texts is not None and str(texts) != "none" and not texts.suffix and not texts.exists():
         raise AnnotationError(
             f"{texts} does not exist; a report takes the file that holds the texts, such as "
