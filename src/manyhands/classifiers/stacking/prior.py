@@ -17,9 +17,6 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 LITTLE_INFORMEDNESS = 0.7
 """Relative informedness below which the features are said to inform less than annotators."""
 
-NO_INFORMEDNESS = 0.2
-"""Relative informedness below which the rows of X may belong to other instances."""
-
 LITTLE_SHRINKAGE = 0.2
 """Kappa below which the assumption of equal class shares has little effect."""
 
@@ -166,17 +163,12 @@ def doubts_of(
             "as class_prior=, or choose 'uniform' or 'estimated'"
         )
     if relative_informedness is not None and relative_informedness < LITTLE_INFORMEDNESS:
-        order = (
-            ". Features whose rows belong to other instances would look the same: check the order "
-            "of the rows, or their ids"
-        )
         doubts[WarningCode.LOW_INFORMEDNESS] = (
             "the features predict annotations less well than one more annotator would "
             f"(relative_informedness_ is {relative_informedness:.2f}). If the rows of "
             "features have no ids, check that they are in the order of the instances: rows in "
             "another order look the same. If the order is right, better features or more "
             "annotations would help more than another method"
-            f"{order if relative_informedness < NO_INFORMEDNESS else ''}"
         )
     annotated = n_annotators[n_annotators > 0]
     if table.n_annotators > 1 and np.mean(annotated > 1) < ENOUGH_SECONDS:
