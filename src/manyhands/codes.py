@@ -70,6 +70,9 @@ class Flag(Code):
     BELOW_MEDIAN = "below the median"
 
 
+TELL_NOTHING = frozenset({Flag.BELOW_CHANCE, Flag.GUESSING, Flag.ONE_LABEL})
+"""Flags of annotators who do no better than guessing, so that no plan asks them for more."""
+
 REASONS = {
     Flag.BELOW_MEDIAN_ON_GOLD: "is right on gold labels less often than most annotators",
     Flag.BELOW_CHANCE: "is right less often than by guessing",

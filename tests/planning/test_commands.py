@@ -13,6 +13,7 @@ from PIL import Image
 from manyhands import CrowdStackingClassifier
 from manyhands.classifiers.stacking import members
 from manyhands.encoders import ImageEncoder
+from manyhands.planning.pool import Worlds
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
 from tests.planning.test_planning import annotated, crowd
 
@@ -103,6 +104,81 @@ def test_next_says_how_many_answers_show_how_good_somebody_is(pilot):
     assert f"{told}, too few to judge them: “w1”. They are expected to be as good as" in shown
     shown = done("next", "A.csv", "-n", 5, "--pairs", "w1.csv").stdout
     assert "too few to judge" not in shown
+
+
+def of_guessers(path, *, done):
+    """Three good annotators, and two whose answers do not depend on the item.
+
+    ``done``: the good ones have annotated everything.
+    """
+    y, rng = np.arange(90) % 3, np.random.default_rng(0)
+    rows = [
+        (f"t{i}", f"good{r}", "abc"[y[i] if rng.random() < 0.9 else rng.integers(3)])
+        for i in range(90)
+        for r in range(3)
+        if done or (i + r) % 30 > 2
+    ]
+    rows += [(f"t{i}", "same", "a") for i in range(40)]
+    rows += [(f"t{i}", "guesses", "abc"[i // 3 % 3]) for i in range(72)]
+    write_csv(path, [("task", "worker", "label"), *rows])
+
+
+def test_no_plan_asks_people_who_do_no_better_than_guessing(pilot, monkeypatch):
+    """The report, the `next` of its folder, plain `next` and the forecast agree on it."""
+    of_guessers(Path("A.csv"), done=False)
+    done("aggregate", "A.csv", "--out", "folder")
+    summary = json.loads(Path("folder/summary.json").read_text())
+    flags = {
+        row["annotator"]: row["flags"] for row in done_json("annotators", "A.csv")["annotators"]
+    }
+    assert "one label" in flags["same"]
+    assert "no better than guessing" in flags["guesses"]
+    sentence = "Annotators who do no better than guessing are not asked."
+    batch = [(row["id"], row["annotator"]) for row in summary["plan"]["next"]["rows"]]
+    assert batch
+    assert not {"same", "guesses"} & {who for _, who in batch}
+    page = Path("folder/report.html").read_text()
+    assert page.count(sentence) == 2  # In the list of steps, and where the plan stands.
+    for words in ((), ("--model", "folder")):
+        found = done_json("next", "A.csv", *words, "-n", 9)
+        assert [(row["task"], row["worker"]) for row in found["pairs"]] == batch
+        assert found["whom"] == sentence
+        shown = done("next", "A.csv", *words, "-n", 15).stdout
+        assert sentence in shown
+        assert "same" not in shown
+        assert "guesses" not in shown
+    assert sentence in done("budget", "A.csv", "--budget", 4.2, "--runs", 1).stdout
+    asked = set()
+    answer = Worlds.answer
+
+    def noted(self, i, r, *rest):
+        asked.update(self.table.annotators[r].tolist())
+        return answer(self, i, r, *rest)
+
+    monkeypatch.setattr(Worlds, "answer", noted)
+    done("budget", "A.csv", "--runs", 1)
+    assert asked == {"good0", "good1", "good2"}
+    # Whoever is named is asked.
+    write_csv(Path("own.csv"), [("task", "worker"), *((f"t{i}", "same") for i in range(90))])
+    named = done_json("next", "A.csv", "--pairs", "own.csv", "-n", 3)
+    assert {row["worker"] for row in named["pairs"]} == {"same"}
+    assert named["whom"] == ""
+
+
+def test_a_newcomer_is_asked_if_only_guessers_have_work_left(pilot):
+    of_guessers(Path("A.csv"), done=True)
+    told = "Everybody here has annotated everything or does no better than guessing, so a new "
+    found = done_json("next", "A.csv", "-n", 3)
+    assert found["newcomer"]
+    assert {row["worker"] for row in found["pairs"]} == {None}
+    assert found["whom"].startswith(told)
+    done("aggregate", "A.csv", "--out", "folder")
+    summary = json.loads(Path("folder/summary.json").read_text())
+    assert summary["plan"]["newcomer"]
+    assert told in Path("folder/report.html").read_text()
+    result = run("budget", "A.csv")
+    assert result.exit_code == 3
+    assert told in result.output
 
 
 @pytest.mark.parametrize("to", [(), ("--to", "label-studio")])

@@ -76,6 +76,8 @@ class Plan:
         How gains are called; None if they are not known.
     newcomer : bool
         Whether nobody here is left to ask.
+    whom : str
+        Who is not asked, and why; "" if everybody may be.
     judged : bool
         Whether anything shows how good the annotators are.
     n, n_warm_up : int
@@ -97,6 +99,7 @@ class Plan:
     limit: str
     words: GainWords | None
     newcomer: bool
+    whom: str
     judged: bool
     n: int
     n_warm_up: int
@@ -141,10 +144,10 @@ class Plans:
 
     def _plan(self, figures: Figures, ahead: bool) -> Plan | None:
         level = figures.told.level
-        told = {"level": None if level is None else level.to_dict()}
-        known = figures.gold
+        of = None if level is None else level.to_dict()
         try:
-            found = plan_of(figures.inputs, figures.basis, known, ahead=ahead, most=None, **told)
+            given: Any = {"known": figures.gold, "ahead": ahead, "level": of, "most": None}
+            found = plan_of(figures.inputs, figures.basis, **given)
         except AnnotationError:  # Every label is known.
             return None
         if found is None:
@@ -163,6 +166,7 @@ class Plans:
             limit=limit(found),
             words=None if found["gain"] is None else gain_words(found),
             newcomer=bool(found["newcomer"]),
+            whom=found["whom"],
             judged=bool(found["judged"]),
             n=int(found["n"]),
             n_warm_up=int(found["n_warm_up"]),

@@ -39,17 +39,21 @@ class Pool:
     mask: BoolArray | None = None
 
     @property
-    def open_instances(self) -> BoolArray:
-        """Whether an instance has a pair that may be asked, shape (n,)."""
+    def n_open(self) -> IntArray:
+        """Number of pairs of each instance that may be asked, shape (n,)."""
         n, r = len(self.instances), len(self.annotators)
         if self.listed is not None:
-            return np.bincount(self.listed // r, minlength=n) > 0
-        given = np.bincount(self.asked // r, minlength=n)
+            return np.bincount(self.listed // r, minlength=n)
         if self.mask is None:
-            return given < r
-        return self.mask.sum(axis=1) > np.bincount(
-            self.asked[self.mask.ravel()[self.asked]] // r, minlength=n
+            return np.asarray(r - np.bincount(self.asked // max(r, 1), minlength=n))
+        return self.mask.sum(axis=1) - np.bincount(
+            self.asked[self.mask[self.asked // r, self.asked % r]] // r, minlength=n
         )
+
+    @property
+    def open_instances(self) -> BoolArray:
+        """Whether an instance has a pair that may be asked, shape (n,)."""
+        return self.n_open > 0
 
     @property
     def open_annotators(self) -> BoolArray:
@@ -60,7 +64,7 @@ class Pool:
         if self.mask is None:
             return np.bincount(self.asked % r, minlength=r) < n
         return self.mask.sum(axis=0) > np.bincount(
-            self.asked[self.mask.ravel()[self.asked]] % r, minlength=r
+            self.asked[self.mask[self.asked // r, self.asked % r]] % r, minlength=r
         )
 
     def is_open(self, rows: IntArray) -> BoolArray:
@@ -299,11 +303,13 @@ class Worlds:
 
     table: AnnotationTable
     beliefs: Beliefs
+    mask: BoolArray | None = None
 
     @property
     def facts(self) -> tuple[Any, ...]:
         """What else decides the answers."""
-        return ("worlds", self.beliefs.posterior)
+        allowed = () if self.mask is None else (self.mask,)
+        return ("worlds", self.beliefs.posterior, *allowed)
 
     def begin(self, rng: np.random.RandomState) -> tuple[IntArray, IntArray]:
         """Return the pilot's annotations, and draw a truth."""
@@ -314,9 +320,9 @@ class Worlds:
         return np.stack([table.instance, table.annotator, table.label]).astype(np.int64), truth
 
     def pool(self, bought: IntArray) -> Pool:
-        """Return all pairs that are not bought."""
+        """Return the pairs that may be asked and are not bought."""
         asked = np.unique(bought[0] * np.int64(self.table.n_annotators) + bought[1])
-        return Pool(self.table.instances, self.table.annotators, asked)
+        return Pool(self.table.instances, self.table.annotators, asked, mask=self.mask)
 
     def answer(
         self,

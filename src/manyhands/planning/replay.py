@@ -35,7 +35,7 @@ from manyhands.planning.pool import (
     nothing_left,
     read_pool,
 )
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import BoolArray, FloatArray, IntArray
 
 _PROGRESS = logging.getLogger("manyhands.progress")
 
@@ -196,6 +196,7 @@ def forecast(
     gold: Any = None,
     random_gold: Any = None,
     level: float | None = None,
+    pairs: BoolArray | None = None,
     folder: str | Path | None = None,
     random_state: int = 0,
 ) -> Replay:
@@ -220,6 +221,8 @@ def forecast(
     level : float, optional
         Share of the pilot's labels that are right. Default: `manyhands.metrics.accuracy_of_labels`,
         or the model's mean probability if that is None.
+    pairs : bool array of shape (n_instances, n_annotators), optional
+        Pairs that may be asked, by every policy; None: all.
 
     Returns
     -------
@@ -236,18 +239,14 @@ def forecast(
     fits = {"gold": gold, "random_gold": random_gold}
     fitted = clone(next(iter(policies.values()))).fit(table, **fits)
     start = table.n_annotations / table.n_instances
-    pool = read_pool(None, table)
-    unknown = np.flatnonzero(fitted._unknown(pool))
-    n_open = (
-        len(unknown) * table.n_annotators
-        - np.isin(pool.asked // max(table.n_annotators, 1), unknown).sum()
-    )
+    pool = read_pool(pairs, table)
+    n_open = pool.n_open[fitted._unknown(pool)].sum()
     if not n_open:
-        raise nothing_left(None, table.n_instances, table.n_annotators)
+        raise nothing_left(pairs, table.n_instances, table.n_annotators)
     most = start + n_open / table.n_instances
     sizes = _sizes(start, min(most, start + 3 if budget is None else float(budget)), batch)
     found = _play(
-        policies, Worlds(table, fitted._beliefs), sizes, n_runs, fits, folder, random_state
+        policies, Worlds(table, fitted._beliefs, pairs), sizes, n_runs, fits, folder, random_state
     )
     if level is None:
         told = accuracy_of_labels(table, fitted.labels_, fitted.posterior_, known=fitted.is_known_)

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from manyhands.annotations import AnnotationTable
-from manyhands.codes import ActionCode
+from manyhands.codes import TELL_NOTHING, ActionCode
 from manyhands.decision.labels import best_of, is_scale_of_grades
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene
@@ -24,6 +24,7 @@ from manyhands.planning import (
     forecast,
 )
 from manyhands.planning.planner import correcting, limit_of, price_in_words
+from manyhands.planning.pool import read_pool
 from manyhands.planning.screening import screened
 from manyhands.report.filters import count
 from manyhands.report.headline import are_decided, find_levels
@@ -141,12 +142,14 @@ def plan_section(found: Findings) -> Content | None:
     """The next annotations to buy, from whom, and what each is expected to add."""
     levels = found.once(find_levels)
     level = None if levels is None else levels["labels"]
-    return plan_of(found.inputs, found.once(find_basis), level=level)
+    screening = found.once(find_screening)
+    return plan_of(found.inputs, found.once(find_basis), screening, level=level)
 
 
 def plan_of(
     inputs: Inputs,
     basis: Basis | None,
+    screening: Screening | None = None,
     known: dict[Any, Any] | None = None,
     *,
     ahead: bool = True,
@@ -156,8 +159,9 @@ def plan_of(
     """The next annotations to buy, from whom, and what each is expected to add.
 
     Nobody is asked about a label that is ``known`` (default: those of the fit); None if all are.
-    ``ahead`` forecasts several rounds, which takes seconds. ``level`` says how many labels are
-    right (`Level.to_dict`), and ``most`` how many annotations of the batch are told; None: all.
+    ``screening`` tells whom not to ask (default: `screening_of`). ``ahead`` forecasts several
+    rounds, which takes seconds. ``level`` says how many labels are right (`Level.to_dict`), and
+    ``most`` how many annotations of the batch are told; None: all.
     """
     if basis is None:
         return None
@@ -168,19 +172,25 @@ def plan_of(
     planner = AnnotationPlanner(random_state=0, warm_up=warm_up_of(inputs), load=MOST)
     with silenced("manyhands"):
         planner.fit(table, gold=known or None, model=basis.model)
-        advice, newcomer, pairs = advised(planner)
-        batch = planner.suggest(next_size(table), pairs)
+        screening = screening_of(inputs, basis) if screening is None else screening
+        asked = candidates_of(planner, screening)
+        advice = advised(planner, asked)
+        batch = planner.suggest(next_size(table), asked.pairs)
     # Where nothing decides who is right, what an annotation is worth rests on a made-up model.
     judged = is_judged(inputs)
+    newcomer = asked.newcomer
     ahead = ahead and newcomer is None and judged
     is_new, told = newcomer is not None, told_of(level)
     plan = priced(advice, basis.name, newcomer=is_new, judged=judged, **told)
     gains = told_gains(plan, batch)
+    drawn = inputs.drawn
+    rounds = _rounds(basis.model, table, known or None, drawn, asked.pairs) if ahead else None
     return {
         **plan,
+        "whom": asked.told,
         "of_annotations": basis.model is inputs.aggregator and is_of_annotations(basis.model),
         "curve": None if gains is None else _curve(batch),
-        "rounds": _rounds(basis.model, table, known or None, inputs.drawn) if ahead else None,
+        "rounds": rounds,
         "next": _next_rows(batch, newcomer, gains, most),
         "annotators": _per_annotator(batch, newcomer, gains),
     }
@@ -191,28 +201,51 @@ def next_size(table: AnnotationTable) -> int:
     return max(1, int(BATCH * table.n_instances))
 
 
-def advised(planner: AnnotationPlanner) -> tuple[Stopping, Any, Any]:
-    """Return whether to buy more: from the crowd, or from a newcomer if nobody has work left.
+@dataclass(frozen=True)
+class Candidates:
+    """Whom a plan may ask.
 
-    Returns
-    -------
-    advice : Stopping
-    newcomer : id that nobody has, or None
-    pairs : list of the newcomer's pairs, or None
+    ``pairs`` is as in `AnnotationPlanner.suggest`. ``newcomer`` is an id that nobody has, or None
+    if somebody of the table is left to ask. ``told`` says who is not asked and why, or is "".
     """
-    n = next_size(planner.table_)
-    advice = planner.stopping(MIN_GAIN, n=n)
-    if advice.n:
-        return advice, None, None
+
+    pairs: Any
+    newcomer: Any
+    told: str
+
+
+def candidates_of(planner: AnnotationPlanner, screening: Screening) -> Candidates:
+    """Return whom a fitted planner may ask, where nobody said whom.
+
+    Nobody is asked whose answers tell nothing. If nobody else has work left, a newcomer is.
+    """
     table = planner.table_
-    newcomer, pairs = pairs_of_newcomer(table)
-    return planner.stopping(MIN_GAIN, n=n, pairs=pairs), newcomer, pairs
-
-
-def pairs_of_newcomer(table: AnnotationTable) -> tuple[Any, list[tuple[Any, Any]]]:
-    """An id that no annotator has, and its pairs with all instances."""
+    nothing = [each.annotator for each in screening if TELL_NOTHING.intersection(each.flags)]
+    may = ~np.isin(table.annotators, nothing)
+    pairs = None if may.all() else np.broadcast_to(may, table.shape)
+    if read_pool(pairs, table).open_instances[~planner.is_known_].any():
+        return Candidates(pairs, None, "" if pairs is None else OF_GUESSING)
     newcomer = _newcomer(table.annotators)
-    return newcomer, [(instance, newcomer) for instance in table.instances.tolist()]
+    why = "has annotated everything"
+    if not may.any():
+        why = "does no better than guessing"
+    elif pairs is not None:
+        why += " or does no better than guessing"
+    return Candidates(
+        [(instance, newcomer) for instance in table.instances.tolist()],
+        newcomer,
+        f"Everybody here {why}, so a new annotator is needed, who is expected to be as good as the "
+        "crowd.",
+    )
+
+
+OF_GUESSING = "Annotators who do no better than guessing are not asked."
+"""Who is not asked, in words."""
+
+
+def advised(planner: AnnotationPlanner, asked: Candidates) -> Stopping:
+    """Return whether to buy more annotations of these candidates."""
+    return planner.stopping(MIN_GAIN, n=next_size(planner.table_), pairs=asked.pairs)
 
 
 def priced(
@@ -364,7 +397,11 @@ def _curve(batch: Suggestion) -> list[dict[str, float]]:
 
 
 def _rounds(
-    model: Any, table: AnnotationTable, known: Mapping[Any, Any] | None, drawn: BoolArray | None
+    model: Any,
+    table: AnnotationTable,
+    known: Mapping[Any, Any] | None,
+    drawn: BoolArray | None,
+    pairs: BoolArray | None,
 ) -> dict[str, Any] | None:
     """Forecast several rounds, planned and at random; None of grades, or where it would take long.
 
@@ -373,7 +410,7 @@ def _rounds(
     ``model`` is that of the plan, which the forecast fits again after every round: its rounds
     continue the price of the next batch. There is no forecast with other models, because one with
     Dawid and Skene's would be a second price. ``drawn`` marks the labels of ``known`` that were
-    drawn at random.
+    drawn at random, and ``pairs`` those that may be asked.
     """
     if not is_refitted(model) or is_scale_of_grades(table):
         return None
@@ -386,7 +423,8 @@ def _rounds(
         with silenced("manyhands", "manyhands.progress"):
             most = start + ROUNDS * ROUND
             size: dict[str, Any] = {"batch": ROUND, "n_runs": WORLDS, "random_state": 0}
-            found = forecast(table, policies, most, gold=known, random_gold=drawn, **size)
+            given: dict[str, Any] = {"gold": known, "random_gold": drawn, "pairs": pairs}
+            found = forecast(table, policies, most, **given, **size)
     except AnnotationError:
         return None
     # By which the next batch is priced, too; the accuracy also allows for the level.
@@ -472,16 +510,19 @@ def plan_actions(found: Findings) -> Iterator[Action]:
         ActionCode.BUY,
         "plan-next" if rows else "plan",
         "Ask these annotators about these items next" if rows else "Buy more annotations",
-        "These answers are expected to tell the most about the labels in doubt."
-        if rows and not plan["n_warm_up"]
-        else "Second answers to the same items show who can be trusted."
-        if rows
-        else enough(plan),
+        f"{_of_answers(plan)} {plan.get('whom', '')}".strip() if rows else enough(plan),
         _worth(plan, n_instances),
         rows,
         _or_correct(found),
         command=next_command(plan, plan["n"]),
     )
+
+
+def _of_answers(plan: Mapping[str, Any]) -> str:
+    """Say what the next answers are for."""
+    if plan["n_warm_up"]:
+        return "Second answers to the same items show who can be trusted."
+    return "These answers are expected to tell the most about the labels in doubt."
 
 
 EXPLORE = "manyhands explore FOLDER --annotations ANNOTATIONS"

@@ -463,17 +463,17 @@ def next_(
     from manyhands.explore.inputs import figures_in
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.metrics import accuracy_on_new_items
-    from manyhands.planning.pool import read_pool
     from manyhands.report.headline import told_of_new_items
     from manyhands.report.planning import (
         WARM_UP,
+        candidates_of,
         enough,
         gain_words,
         is_judged,
         limit,
         next_size,
-        pairs_of_newcomer,
         priced,
+        screening_of,
         told_gains,
         told_of,
         warm_up_of,
@@ -515,14 +515,17 @@ def next_(
         random_state=seed,
     ).fit(read.table, proba=read.proba, **known_labels)
     _refuse_all_known(planner)
-    may = None
+    asks_newcomer, whom = False, ""
     if pairs is not None:
         may = list(zip(*read_columns(pairs, "task", "worker", options=options), strict=True))
-    is_known = planner.is_known_
-    asks_newcomer = may is None and not read_pool(None, read.table).open_instances[~is_known].any()
-    if asks_newcomer and not is_known.all():  # Everybody has annotated everything.
-        may = pairs_of_newcomer(read.table)[1]
-    asks_newcomer &= may is not None
+    else:
+        screening = (
+            _screened(planner, read.export)
+            if found is None or found.basis is None
+            else screening_of(found.inputs, found.basis)
+        )
+        asked = candidates_of(planner, screening)
+        may, asks_newcomer, whom = asked.pairs, asked.newcomer is not None, asked.told
     with warnings.catch_warnings():
         if n is None:  # Nobody asked for as many.
             n = next_size(read.table)
@@ -541,7 +544,7 @@ def next_(
     else:
         source = type(planner.aggregator_).__name__
         source += "" if read.proba is None else " and the stack"
-        judged = annotators_are_judged(read.table, is_known) and _are_decided(planner)
+        judged = annotators_are_judged(read.table, planner.is_known_) and _are_decided(planner)
     known_level = told_of(told.to_dict()["level"])
     plan = priced(
         stopping, source, newcomer=asks_newcomer, min_gain=min_gain, judged=judged, **known_level
@@ -564,7 +567,7 @@ def next_(
         how_many = filled("`manyhands budget ANNOTATIONS`").strip("`")
     if json:
         more = {**told.to_dict(), "new_items": new_items, "enough": answer}
-        more["newcomer"] = asks_newcomer
+        more |= {"newcomer": asks_newcomer, "whom": whom}
         more |= {"n_accepted": n_accepted, "n_unjudged": len(unjudged)}
         more |= {"unjudged": list(dict.fromkeys(unjudged)), "how_many": how_many}
         more |= {"out": out and str(out), "replaced": replaced and replaced.isoformat()}
@@ -579,13 +582,12 @@ def next_(
         del columns["expected_gain"]
     if asks_newcomer:
         del columns["worker"]
-        say(
-            "Everybody here has annotated everything, so these items are for a new annotator, who "
-            "is expected to be as good as the crowd (--pairs names one)."
-        )
+        say(f"{whom} These items are for them (--pairs names one).")
     print_columns(
         f"Next {'annotation' if len(batch) == 1 else f'{len(batch):,} annotations'}", columns
     )
+    if whom and not asks_newcomer:
+        say(f"{whom} --pairs names whom to ask.")
     for line in [*_told_unjudged(unjudged, len(batch)), *_told_accepted(n_accepted, len(batch))]:
         say(line)
     gain = f"expected_gain: {gain_words(plan).told}"
@@ -609,6 +611,17 @@ def next_(
         say(f"{'stop' if stopping.stop else 'go on'}: {why}")
         if stopping.stop and len(batch):
             say("the pairs above are the best ones to ask if you go on all the same")
+
+
+def _screened(planner: Any, export: Any) -> Any:
+    """Screen the annotators of a fitted planner as the report of the same labels does."""
+    from manyhands.jobs.outputs import times_of
+    from manyhands.report.inputs import read_inputs
+    from manyhands.report.planning import Basis, screening_of
+
+    table, model = planner.table_, planner.aggregator_
+    inputs = read_inputs(table, model, **times_of(export, table))
+    return screening_of(inputs, Basis(type(model).__name__, model))
 
 
 def _unjudged(planner: Any, batch: Any) -> list[Any]:
@@ -1107,7 +1120,7 @@ def budget(
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.planning import AnnotationPlanner, forecast, replay
     from manyhands.planning.replay import LESS, MORE
-    from manyhands.report.planning import advised, enough, priced, told_of
+    from manyhands.report.planning import advised, candidates_of, enough, priced, told_of
 
     refuse_overwriting([out], [*tables, *(known or ()), gold, audit])
     check_out(out)
@@ -1131,9 +1144,16 @@ def budget(
             f"a forecast from this pilot would be made up. {told.headline} With known labels as "
             "--gold, what was recorded is replayed"
         )
+    asked = candidates_of(now, _screened(now, read.export))
+    if truth is None and asked.newcomer is not None:
+        raise AnnotationError(
+            f"{asked.told} A forecast is of the annotators here. This command lists the items for "
+            "a new annotator: `manyhands next ANNOTATIONS`"
+        )
     more: Any = {"batch": step, "n_runs": runs, "folder": folder, "random_state": seed}
     if truth is None:
-        found = forecast(table, planner, budget, level=told.level.value, **known_labels, **more)
+        more |= {"level": told.level.value, "pairs": asked.pairs}
+        found = forecast(table, planner, budget, **known_labels, **more)
     else:
         found = replay(table, truth.values, planner, budget, **more)
     columns = found.to_columns()
@@ -1145,10 +1165,9 @@ def budget(
             for name, (end, by) in bounds.items()
         }
     write_columns(out, columns, keep_formulas)
-    advice, newcomer, _ = advised(now)
+    advice, is_new = advised(now, asked), asked.newcomer is not None
     judged = annotators_are_judged(table, now.aggregator_.is_known_) and _are_decided(now)
     source = type(now.aggregator_).__name__
-    is_new = newcomer is not None
     known_level = told_of(told.to_dict()["level"])
     answer = enough(priced(advice, source, newcomer=is_new, judged=judged, **known_level))
     if json:
@@ -1184,6 +1203,8 @@ def budget(
                 f"the forecast ends at {found.sizes[-1]:.2f}, where these annotators have "
                 "annotated everything; only new annotators can give more"
             )
+    if truth is None and asked.told:
+        say(asked.told)
     say(f"As it is: {told.headline}")
     if told.level is not None and told.level.source == "sample" and audit is not None:
         say(f"{_OF_AUDITS}{_corrected_by(audit)}")
