@@ -154,8 +154,8 @@ Texts = Annotated[
     typer.Option(
         metavar="TEXTS",
         help=(
-            "Texts instead of features: the column or field of the annotations with the texts, "
-            f"or a file ({TEXT_FILE})."
+            "Texts instead of features: the column or field of the annotations that holds the "
+            f"texts, or a file ({TEXT_FILE})."
         ),
     ),
 ]

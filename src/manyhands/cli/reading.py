@@ -89,9 +89,9 @@ class Reading:
         Duplicates,
         typer.Option(
             metavar="POLICY",
-            help="What to do if an annotator labelled the same item twice. error stops "
-            "the command, last keeps the last answer, and keep keeps both. auto means last "
-            "for exports and error for tables.",
+            help="What to do if an annotator labelled the same item twice. 'error': "
+            "stop. 'last': keep the last answer. 'keep': keep both. 'auto': 'last' for exports and "
+            "'error' for tables.",
         ),
     ] = Duplicates.auto
     scale: Annotated[
@@ -100,7 +100,7 @@ class Reading:
             metavar="SCALE",
             help="What the labels are: nominal (names), ordinal (grades in order) or interval "
             "(numbers). By default, this is inferred from the labels. If more than one is "
-            "possible, the command stops and asks for this option.",
+            "possible, the command stops and tells you to set this option.",
         ),
     ] = None
     ordered: Annotated[
@@ -161,8 +161,8 @@ class Reading:
         str,
         typer.Option(
             metavar="NAME",
-            help="Format of the annotations, such as long, wide or label-studio. auto recognises "
-            "the format from the content.",
+            help="Format of the annotations, such as long, wide or label-studio. 'auto' "
+            "recognises the format from the content.",
         ),
     ] = "auto"
     question: Annotated[
@@ -176,9 +176,9 @@ class Reading:
             metavar="HOW",
             show_default=False,
             help="How to read answers with several labels. Give the character between the labels, "
-            "such as ';', to keep each answer as a set of labels. split reads one label "
-            "(--option) as ticked or not ticked. join turns each set into one class. none takes "
-            "the whole answer, unsplit, as one class.",
+            "such as ';', to keep each answer as a set of labels. 'split': read one label "
+            "(--option) as ticked or not ticked. 'join': turn each set into one class. 'none': "
+            "take the whole answer, unsplit, as one class.",
         ),
     ] = Multilabel.error.value
     nothing: Annotated[
@@ -226,8 +226,8 @@ class Reading:
         typer.Option(
             "--annotator-from",
             metavar="SOURCE",
-            help="file, folder or sheet: each one holds the annotations of one annotator and is "
-            "named after that annotator. The tables then need no column of annotators.",
+            help="'file', 'folder' or 'sheet': each one holds the annotations of one annotator and "
+            "is named after that annotator. The tables then need no column of annotators.",
         ),
     ] = None
     read: Annotated[
@@ -322,8 +322,8 @@ class FamilyReading(Reading):
             help=(
                 "Families: groups of annotators who share mistakes, such as models from one "
                 "provider. Name a column of the annotations, give a table with the columns "
-                "annotator,group, or list names, such as llm=gpt-4o,claude. none says that there "
-                "are no families."
+                "annotator,group, or list names, such as llm=gpt-4o,claude. 'none': there are no "
+                "families."
             ),
         ),
     ] = None

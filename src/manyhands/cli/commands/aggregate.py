@@ -112,7 +112,7 @@ Dask = Annotated[
         rich_help_panel=LARGE,
         help="Address of a dask.distributed scheduler, such as tcp://10.0.0.1:8786. The input "
         "must be a store made by 'manyhands ingest'; its annotations are then counted on the "
-        "workers.",
+        "Dask workers.",
     ),
 ]
 ONE_METHOD = (
@@ -123,11 +123,11 @@ RuleOption = Annotated[
     Optional[Rule],  # noqa: UP045
     typer.Option(
         metavar="RULE",
-        help="How a label is chosen from the probabilities of the classes. argmax takes the most "
-        "probable class, and median takes the median grade. balanced divides each probability by "
+        help="How a label is chosen from the probabilities of the classes. 'argmax': the most "
+        "probable class. 'median': the median grade. 'balanced': each probability is divided by "
         "the frequency of its class, so that rare classes are not at a disadvantage. By default, "
-        "median is used for three or more grades, else argmax. For sets of labels, f1 decides for "
-        "each option which items to tick, so as to maximise its expected F1.",
+        "'median' is used for three or more grades, else 'argmax'. For sets of labels, 'f1' "
+        "decides for each option which items to tick, so as to maximise its expected F1.",
         show_default=False,
     ),
 ]

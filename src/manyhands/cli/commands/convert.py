@@ -33,7 +33,7 @@ Target = Annotated[
         parser=some_target,
         metavar="table|TOOL",
         help=(
-            "Format to write. table: one row per annotation; the suffix of OUT selects .csv, "
+            "Format to write. 'table': one row per annotation; the suffix of OUT selects .csv, "
             ".tsv, .xlsx, .parquet, .json or .jsonl. Other names are formats of labelling tools, "
             "such as label-studio or prodigy. Give an unknown name to see the list of formats."
         ),

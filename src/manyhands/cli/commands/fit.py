@@ -65,7 +65,7 @@ Method = Annotated[
         metavar="NAME",
         help=(
             "Method, such as crowd-stacking (the default) or conal. Give an unknown name to see "
-            "the list. auto compares a few methods, as the command 'select' does."
+            "the list. 'auto' compares a few methods, as the command 'select' does."
         ),
     ),
 ]
@@ -82,7 +82,7 @@ Seeds = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        help="Number of training runs. The first run has the seed --seed, the second "
+        help="Number of training runs. The first run uses --seed as its seed, the second "
         "--seed + 1, and so on. The model of the first run is kept.",
     ),
 ]

@@ -66,7 +66,7 @@ Margin = Annotated[
     typer.Option(
         help="By what fraction a judge's agreement with people may be lower than a person's "
         "agreement with other people. With 0.2, a judge can stand in for a person if its "
-        "agreement is surely more than 80 % of a person's: the lower end of the 95 % interval "
+        "agreement is clearly more than 80 % of a person's: the lower end of the 95 % interval "
         "must be above 80 %."
     ),
 ]
@@ -97,7 +97,7 @@ def judges(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Say whether models can stand in for people, and estimate how people would label each item.
+    """Check whether models can stand in for people, and estimate how people would label each item.
 
     Example: manyhands judges annotations.csv --groups family --question question
     Example: manyhands judges gpt-4o.jsonl claude.jsonl --people people.xlsx --task item

@@ -146,7 +146,7 @@ Load = Annotated[
         metavar="N",
         rich_help_panel=WHOM,
         help="Upper limit on the annotations that one annotator gets in a batch, as a multiple of "
-        "an equal share. 1000 sets no limit.",
+        "an equal share. A large number, such as 1000, means no limit.",
     ),
 ]
 OptionalPath = Optional[Path]  # noqa: UP045
@@ -156,9 +156,9 @@ PlannedWith = Annotated[
         "--model",
         parser=some_path,
         metavar="DIR",
-        help="Base the plan on the labels in this folder, as its report does. The folder must be "
-        "one that 'manyhands fit' or 'manyhands aggregate' wrote. Default: labels inferred with "
-        "Dawid and Skene's method.",
+        help="Base the plan on the labels in this folder, as the report in it does. The folder "
+        "must be one that 'manyhands fit' or 'manyhands aggregate' wrote. Default: labels "
+        "inferred with Dawid and Skene's method.",
     ),
 ]
 ReviewedOf = Annotated[
@@ -167,7 +167,7 @@ ReviewedOf = Annotated[
         "--model",
         parser=some_path,
         metavar="DIR",
-        help="Use the labels in this folder, as its report does. The folder must be one that "
+        help="Use the labels in this folder, as the report in it does. The folder must be one that "
         "'manyhands fit' or 'manyhands aggregate' wrote. Default: labels inferred with Dawid and "
         "Skene's method.",
     ),
@@ -1109,7 +1109,7 @@ def budget(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Estimate how many labels more annotations would correct; with --gold, measure it.
+    """Estimate how many labels would be corrected by further annotations; with --gold, measure it.
 
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps

@@ -62,8 +62,8 @@ Folds = Annotated[
 By = Annotated[
     SelectionCriterion,
     typer.Option(
-        help="How methods are compared. agreement: by how often predictions agree with the "
-        "annotations. balanced: the same, but every class counts equally. information: by how "
+        help="How methods are compared. 'agreement': by how often predictions agree with the "
+        "annotations. 'balanced': the same, but every class counts equally. 'information': by how "
         "much information predictions carry about the annotations. Mistakes that most annotators "
         "share do not mislead this criterion."
     ),
