@@ -75,7 +75,7 @@ TELL_NOTHING = frozenset({Flag.BELOW_CHANCE, Flag.GUESSING, Flag.ONE_LABEL})
 
 REASONS = {
     Flag.BELOW_MEDIAN_ON_GOLD: "is right on gold labels less often than most annotators",
-    Flag.BELOW_CHANCE: "is right less often than by guessing",
+    Flag.BELOW_CHANCE: "is right less often than guessing would be",
     Flag.GUESSING: "does no better than guessing",
     Flag.ONE_LABEL: "nearly always gives the same label",
     Flag.PATTERN: "repeats a pattern of labels",

@@ -178,7 +178,7 @@ def test_every_option_that_messages_name_exists():
          "store the ids with X (in an .npz file with the arrays X and task)"),
         ("backbone={'name': 'mlp', 'x': 1}: MLP.__init__() got an unexpected keyword argument 'x'",
          "--set backbone={'name': 'mlp', 'x': 1}: MLP has no parameter x"),
-        ("give GoldCorrected gold for 10 or more instances drawn at random (gold=)",
+        ("fit GoldCorrected with gold labels of 10 or more instances drawn at random (gold=)",
          "use --method gold-corrected with known labels of 10 or more items drawn at random "
          "(--known FILE)"),
         ("skip holds 'dog', which is", "--skip holds 'dog', which is"),

@@ -415,12 +415,12 @@ def test_messages_ask_for_the_gold_that_helps(cls, families, least, g):
         )
     elif g:
         assert asked.endswith(
-            f"give GoldCorrected more gold: {least} or more instances drawn at random in all "
-            f"({g} so far)."
+            f"fit GoldCorrected with more gold labels: {least} or more instances drawn at "
+            f"random in all ({g} so far)."
         )
     else:
         assert asked.endswith(
-            f"give GoldCorrected gold for {least} or more instances drawn at random."
+            f"fit GoldCorrected with gold labels of {least} or more instances drawn at random."
         )
 
 

@@ -240,7 +240,7 @@ def test_confusions_by_inferred_labels_are_expected_numbers():
     text = step(summary, "explain")["text"]
     share, most, n, by_chance = re.match(
         r"One pair of classes accounts for about (\d+).% of the annotations that are probably "
-        r"wrong \((\d+) of (\d+)\)\. With random mistakes, it would be (\d+).%\. "
+        r"wrong \((\d+) of (\d+)\)\. If mistakes were random, it would be (\d+).%\. "
         r"The model estimates this from its labels, and may be wrong\. ",
         text,
     ).groups()

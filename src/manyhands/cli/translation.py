@@ -139,7 +139,8 @@ PHRASES: Final[list[tuple[str, str]]] = [
     ),
     (r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", r"\1 has no parameter \2"),
     (
-        r"give GoldCorrected gold for (\d+ or more instances drawn at random)(?: \(gold=\))?",
+        r"fit GoldCorrected with gold labels of (\d+ or more instances drawn at random)"
+        r"(?: \(gold=\))?",
         r"use --method gold-corrected with known labels of \1 (--known FILE)",
     ),
     (

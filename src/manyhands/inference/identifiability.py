@@ -148,9 +148,10 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
         if counts.max() > COLLAPSED:
             return (
                 "the annotators hardly agree (Krippendorff's alpha at nominal level "
-                f"{found.alpha:.2f}). The labels say little more than how often each grade was "
-                f"given: read as names, {counts.max():.0%} of the instances would get one grade, "
-                f"which has {share[counts.argmax()]:.0%} of the annotations. Compare with "
+                f"{found.alpha:.2f}), so the labels say little more than how often each grade was "
+                f"given. If the grades were classes without an order, {counts.max():.0%} of the "
+                f"instances would get the same grade, although it has "
+                f"{share[counts.argmax()]:.0%} of the annotations. Compare with "
                 f"MajorityVote, and {_gold(votes)}"
             )
     top, mean = _collapsed_into(votes, posterior)
@@ -166,7 +167,9 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
 def warn_of_unidentified(reason: str | None) -> None:
     """Warn that the annotations identify no label, if there is a reason."""
     if reason is not None:
-        warn_caller(f"{reason}. Until then, accept no label unseen", NotIdentifiableWarning)
+        warn_caller(
+            f"{reason}. Until then, accept no label without checking it", NotIdentifiableWarning
+        )
 
 
 def identified(table: Any, posterior: Any = None, known: Any = None) -> BoolArray:
@@ -408,7 +411,9 @@ def _of_constant(names: AnyArray, gold: str) -> str:
 
 def _gold(votes: Any) -> str:
     least = least_gold(votes.n_classes)
-    return f"give GoldCorrected gold for {least} or more instances drawn at random (gold=)"
+    return (
+        f"fit GoldCorrected with gold labels of {least} or more instances drawn at random (gold=)"
+    )
 
 
 def _collapsed_into(votes: Any, posterior: Any) -> tuple[int, float]:

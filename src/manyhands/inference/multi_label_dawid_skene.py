@@ -217,10 +217,10 @@ class MultiLabelDawidSkene(BaseSetAggregator):
             self.why_ += dropped
             return True
         gain = self.evidence_["shared"] - self.evidence_["own"]
-        more = "greater" if gain > 0 else "less"
+        habits = ["separate habits for each option", "similar habits for all options"]
+        worse, better = habits if gain > 0 else habits[::-1]
         by = counted(round(abs(gain)), "nat")
-        evidence = f"the evidence of sharing is {by} {more}"
-        evidence += " than that of each option by itself"
+        evidence = f"{better} explain the answers better than {worse} (log evidence {by} higher)"
         self.why_ = evidence
         if per_instance <= FEW_ANNOTATORS:
             but = "" if gain > 0 else f", although {evidence}"

@@ -563,10 +563,10 @@ def _gold(table: Any, n_gold: int) -> str:
         return f"fit GoldCorrected with the {n_gold} gold labels if they were drawn at random."
     if n_gold:
         return (
-            f"give GoldCorrected more gold: {least} or more instances drawn at random in all "
-            f"({n_gold} so far)."
+            f"fit GoldCorrected with more gold labels: {least} or more instances drawn at "
+            f"random in all ({n_gold} so far)."
         )
-    return f"give GoldCorrected gold for {least} or more instances drawn at random."
+    return f"fit GoldCorrected with gold labels of {least} or more instances drawn at random."
 
 
 def _least_gold(table: Any) -> int:

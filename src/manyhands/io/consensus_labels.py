@@ -42,7 +42,7 @@ ACCEPT: Final = 0.95
 """Smallest probability of a label that is accepted."""
 
 ENOUGH: Final = 5
-"""Number of annotations from which one more seldom settles a doubt, so that review is advised."""
+"""Number of annotations after which another seldom settles a doubt, so that review is advised."""
 
 FEWEST: Final = 2
 """Number of annotators who must have given a label for it to be accepted.
@@ -103,8 +103,8 @@ def others_need(answer: str, annotation: str, gave: str) -> str:
     return (
         f"A {answer} that is not accepted needs review if its item has {ENOUGH} {annotation}s or "
         f"more, because another {annotation} would hardly settle the {answer}. It also needs "
-        f"review if at least two annotators abstained, and at least as many as {gave}. Otherwise "
-        f"it needs more {annotation}s (action: collect more)."
+        f"review if two or more annotators abstained and they are at least as many as those who "
+        f"{gave}. Otherwise it needs more {annotation}s (action: collect more)."
     )
 
 
@@ -283,9 +283,9 @@ def consensus(
       who share mistakes, as a family or as ``alike``, count as one unit. With fewer than three
       units on the same instances, of which known labels are one, agreement does not show who is
       right, and only known labels are accepted;
-    - "review": otherwise, if the instance has at least ``enough`` annotations, or if at least two
-      annotators abstained, and at least as many as annotated it. One more annotation will hardly
-      settle it, so a person who knows the subject should decide;
+    - "review": otherwise, if the instance has at least ``enough`` annotations, or if two or more
+      annotators abstained and they are at least as many as those who annotated it. One more
+      annotation will hardly settle it, so a person who knows the subject should decide;
     - "collect more": all others.
 
     Mistakes that all annotators share look certain, so also check a sample of the accepted labels.

@@ -97,13 +97,14 @@ ADVICE = {
     "work. You can keep their annotations, because they count for little",
     Flag.ONE_LABEL: "ask whether they understood the task. Models with confusion matrices "
     "already give their annotations no weight",
-    Flag.PATTERN: "compare the pattern with the times of their annotations. A pattern proves "
+    Flag.PATTERN: "check by the times of their annotations whether they rushed. A pattern proves "
     "nothing if the items were sorted by class",
     Flag.TOO_FAST: "read 20 of their annotations before you judge: some tasks are easy",
     Flag.DRIFT: "compare early and late annotations of one class. Ask about fatigue or new "
     "instructions",
     Flag.BELOW_MEDIAN: "read 20 of their annotations, and show them examples of what they "
-    "confuse. Do not dismiss anybody: about half of these annotators are not among the worst",
+    "confuse. Do not dismiss anybody on this alone: about half of the annotators with this flag "
+    "are not among the least accurate tenth",
 }
 """What to do about each flag, the most serious first."""
 
@@ -341,14 +342,18 @@ class AnswerCounts:
         most = float(self.counts[r].sum(axis=1).max() / self.counts[r].sum())
         if most < 0.5:
             return ""
-        return f"; {percent(most)} of these items are of one class, so guessing is often right"
+        return (
+            "; the share of right annotations flatters a guesser, because "
+            f"{percent(most)} of these items are of one class"
+        )
 
 
 def _told_of_guessing(upper: float, median: float) -> str:
     """Say how far an annotator is from guessing, and how far the typical annotator is."""
     return (
-        f"scores at most {percent(max(upper, 0.0))} if all classes count equally (typical "
-        f"annotator: {percent(median)}, guessing: 0\u202f%, never wrong: 100\u202f%)"
+        f"scores at most {percent(max(upper, 0.0))} on a scale where guessing is 0\u202f% and "
+        "never wrong is 100\u202f% (all classes count equally; typical annotator: "
+        f"{percent(median)})"
     )
 
 
@@ -576,8 +581,9 @@ def _pattern(label: IntArray, crowd: FloatArray) -> str | None:
         expected = float((crowd[lag:] * crowd[:-lag]).sum(axis=1).mean())
         n = len(label) - lag
         if same / n > 0.8 and binom.sf(same - 1, n, expected) < SURPRISE / LAGS:
+            earlier = "the previous answer" if lag == 1 else f"the answer {lag} items earlier"
             return (
-                f"{percent(same / n)} of the answers equal the answer {lag} items earlier; of the "
-                f"others' answers, {percent(expected)} would"
+                f"{percent(same / n)} of the answers are the same as {earlier}; with the others' "
+                f"answers to the same items, it would be {percent(expected)}"
             )
     return None

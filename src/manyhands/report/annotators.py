@@ -68,8 +68,9 @@ Profile = dict[str, Any]
 """All that is known of one annotator."""
 
 OUTVOTED = (
-    "Who is good depends on who shares mistakes (see the warning under “Worth a look”). Annotators "
-    "who share mistakes look better than they are, and annotators whom they outvote look worse."
+    "Which annotators look good depends on who shares mistakes (see the warning under “Worth a "
+    "look”). Annotators who share mistakes look better than they are, and annotators whom they "
+    "outvote look worse."
 )
 """Why nobody is judged while that is open."""
 

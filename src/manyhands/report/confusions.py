@@ -506,7 +506,7 @@ def _actions(found: Findings) -> Iterator[Action]:
     text = f"{pairs} for {share} of the annotations that {wrong} ({most:,} of {total:,})."
     random = sum(row["chance"] for row in rows) if own["several"] else 0.0
     if own["several"]:
-        text += f" With random mistakes, it would be {percent(random / total)}."
+        text += f" If mistakes were random, it would be {percent(random / total)}."
         text += _no_more_than_chance(own, rows)
     if most >= total:  # All of them in all pairs says nothing.
         top = rows[0]

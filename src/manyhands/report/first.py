@@ -17,8 +17,8 @@ SOURCES = {"gold": "measured on gold labels", "sample": "measured on a random sa
 ESTIMATED = "estimated, not measured"
 
 MEASURED_NOTE = (
-    "The steps that may avoid the most mistakes come first. Figures that were measured on "
-    "gold labels say so; all others are what the model expects."
+    "The steps that may avoid the most mistakes come first. Figures measured on gold "
+    "labels are marked as such; all others are what the model expects."
 )
 """In which order the steps are."""
 
@@ -50,7 +50,7 @@ class Figure(NamedTuple):
     high: float | None = None
 
 
-UNKNOWN = Figure("not known", "", "nothing measures it yet")
+UNKNOWN = Figure("not known", "", "not measured yet")
 """The figure where nothing tells how many labels are right."""
 
 

@@ -233,7 +233,7 @@ def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
     width = max(map(len, names))
     for name, judge in zip(names, found["judges"], strict=True):
         yield f"  {name:<{width}}  {line_of(judge)}"
-    yield "  * means that no other judge is surely better"
+    yield "  * means that no other judge is clearly better"
     if lines := list(open_lines(found)):
         yield from ("", *lines)
     yield from class_lines(found)

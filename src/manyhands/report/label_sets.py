@@ -452,8 +452,8 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             [_doubt(row) for row in rows],
             [
                 f"write them into a sheet: {command} -n 50 --out review.csv",
-                "or correct them by check boxes on the page of the command explore, which prints "
-                "the command that uses your corrections",
+                "or correct them with the check boxes on the page that manyhands explore opens, "
+                "which prints the command that applies your corrections",
             ],
         )
     yield from _explain(found)
@@ -467,7 +467,8 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             "set_items",
             f"Have more annotators answer {what}",
             f"{'They have' if n > 1 else 'It has'} {few.mean():.1f} answers on average, which "
-            "leave at least one option in doubt. With five answers, one more seldom settles it.",
+            "leave at least one option in doubt. Once an item has five answers, another one "
+            "seldom settles it.",
             float(rest.sum()) / 2,
         )
     given = found.levels.given
@@ -707,7 +708,7 @@ def answer_annotators(s: Mapping[str, Any]) -> Answer:
     if not own.get("judged"):
         return "set_annotators", "It is not known how good the annotators are."
     typical, n = own["typical"]["sensitivity"], own["n_flagged"]
-    who = f"{counted(n, 'annotator')} surely {'does' if n == 1 else 'do'} worse" if n else ""
+    who = f"{counted(n, 'annotator')} clearly {'does' if n == 1 else 'do'} worse" if n else ""
     text = f"The typical annotator ticks {percent(round(typical, 2))} of the labels that apply"
     return "set_annotators", f"{text}; {who}." if who else f"{text}."
 

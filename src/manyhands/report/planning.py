@@ -52,8 +52,8 @@ POINTS = 40
 """Points of the curve of gains."""
 
 ORDER_OF_BATCH = (
-    "The most informative answers come first. An answer further down may correct more labels than "
-    "one above it."
+    "The answers that tell most about the labels come first. This is not quite the same as how "
+    "many labels they correct: an answer further down may correct more."
 )
 """Order of a batch beside its gains, in words."""
 
@@ -339,7 +339,7 @@ def enough(plan: Mapping[str, Any] | None) -> str:
             f"{answer}: {told}. Reviewing doubtful labels corrects more"
             f"{'' if is_good else ', and so may clearer guidelines or better annotators'}."
         )
-    return f"More annotations help: {told} Compare this with their price."
+    return f"More annotations help: {told} Weigh this against what they cost."
 
 
 def is_of_annotations(model: Any) -> bool:

@@ -213,8 +213,8 @@ def _facts(model: BradleyTerry) -> list[str]:
         )
     if model.reliability_variance_:
         facts.append(
-            "Annotators differ in how well they tell better from worse. The answers of annotators "
-            "who tell it well count more."
+            "Annotators differ in how well they pick the better item. The answers of annotators "
+            "who do this well count more."
         )
     return facts
 
@@ -226,13 +226,13 @@ def _of_random(annotators: Mapping[str, list[Any]]) -> list[str]:
     if not names:
         return []
     verb, who, whose = (
-        ("chooses", "this annotator tells", "The answers")
+        ("chooses", "this annotator is", "The answers")
         if len(names) == 1
-        else ("choose", "these annotators tell", "Their answers")
+        else ("choose", "they are", "Their answers")
     )
     return [
-        f"{listed(names, len(names))} {verb} nearly at random: {who} better from worse less than "
-        f"half as well as the average annotator. {whose} count little."
+        f"{listed(names, len(names))} {verb} nearly at random: {who} less than half as good as "
+        f"the average annotator at picking the better item. {whose} count little."
     ]
 
 

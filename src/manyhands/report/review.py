@@ -169,8 +169,8 @@ def _actions(found: Findings) -> Iterator[Action]:
         (section["n_to_review"] if wrong is None else wrong) / 2,
         _queue_rows(own.queue, first)["rows"][: LIMITS["actions"]],
         [
-            "this command opens a page on which you correct a label with one key. Stop the "
-            "command, and it prints the command that uses your corrections"
+            "this command opens a page on which you correct a label with one key. When you "
+            "stop it, it prints the command that applies your corrections"
         ],
         EXPLORE,
     )
