@@ -324,7 +324,7 @@ def class_lines(found: Mapping[str, Any]) -> Iterator[str]:
     uses = uses_of(found)
     if uses:
         yield ""
-        yield "Labels that a judge gives surely more or less often than people, on the same items:"
+        yield "Labels that a judge gives clearly more or less often than people, on the same items:"
     for use in uses[:MOST_DIFFERENCES]:
         where = "" if use["by"] is None else f" where {use['by']!s}"
         yield (

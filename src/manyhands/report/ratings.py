@@ -313,7 +313,7 @@ def answer_annotators(s: Mapping[str, Any]) -> Answer:
     n = s["rating_annotators"]["n_sure"]
     who = counted(n, "annotator") if n else "Nobody"
     return "rating_annotators", (
-        f"{who} surely {'rate' if n > 1 else 'rates'} too high or too low; the values allow "
+        f"{who} clearly {'rate' if n > 1 else 'rates'} too high or too low; the values allow "
         "for this."
     )
 
