@@ -12,6 +12,7 @@ from PIL import Image
 
 from manyhands import CrowdStackingClassifier
 from manyhands.classifiers.stacking import members
+from manyhands.cli.commands.planning import _told_stop
 from manyhands.encoders import ImageEncoder
 from manyhands.planning.pool import Worlds
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
@@ -313,6 +314,7 @@ def test_a_budget_is_forecast_or_replayed(pilot):
     assert curve["from"] == "model"
     assert len(read_rows(Path("curve.csv"))) == len(curve["curve"]) + 1
     told = done("budget", "A.csv", "--budget", 4, *short).stdout.replace("\u202f", " ")
+    assert "when fewer than one label is corrected for every 50 annotations. " in told
     first, [headline] = (
         re.findall(r"(\d+ to \d+ %) │", told)[0],
         re.findall(r"\((\d+ to .*? %)\)", told),
@@ -321,6 +323,16 @@ def test_a_budget_is_forecast_or_replayed(pilot):
     replayed = done("budget", "A.csv", "--gold", "gold.csv", *short, "--folder", "steps")
     assert "uniform" in replayed.stdout
     assert len(list(Path("steps").iterdir())) == 3
+
+
+def test_a_budget_says_where_to_stop():
+    sizes, nan = np.array([1.0, 1.5, 2.0, 2.5]), np.nan
+    told = _told_stop(sizes, np.array([nan, 0.2, 0.021, 0.019]), "The rule")
+    assert told == "The rule. By this rule, stop at 2.00 annotations per item."
+    told = _told_stop(sizes, np.array([nan, 0.01, 0.01, 0.01]), "The rule")
+    assert told == "The rule. By this rule, stop at 1.00 annotations per item."
+    told = _told_stop(sizes, np.array([nan, 0.2, 0.1, 0.05]), "The rule")
+    assert told == "The rule. Every step of the table gains more."
 
 
 def test_a_forecast_knows_what_was_reviewed_and_one_sample_is_given_once(pilot):

@@ -1074,6 +1074,19 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
         )
 
 
+def _told_stop(sizes: Any, gains: Any, rule: str) -> str:
+    """Say after which row of a forecast a further step gains less than is advised.
+
+    ``gains`` are per annotation of the step that led to each of the ``sizes``, NaN at the start.
+    """
+    from manyhands.report.limits import MIN_GAIN
+
+    low = [k for k, gain in enumerate(gains.tolist()) if k and gain < MIN_GAIN]
+    if not low:
+        return f"{rule}. Every step of the table gains more."
+    return f"{rule}. By this rule, stop at {sizes[low[0] - 1]:.2f} annotations per item."
+
+
 _BEGUN = {
     "model": "that the annotations let the model expect",
     "sample": "that the random sample shows",
@@ -1120,7 +1133,7 @@ def budget(
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.planning import AnnotationPlanner, forecast, replay
     from manyhands.planning.replay import LESS, MORE
-    from manyhands.report.planning import advised, candidates_of, enough, priced, told_of
+    from manyhands.report.planning import advised, candidates_of, enough, limit, priced, told_of
 
     refuse_overwriting([out], [*tables, *(known or ()), gold, audit])
     check_out(out)
@@ -1185,6 +1198,9 @@ def budget(
     sizes = [f"{size:.2f}" for size in found.sizes.tolist()]
     rows = [list(row) for row in zip(sizes, *cells.values(), strict=True)]
     print_table("Accuracy", ["annotations per item", *cells], rows)
+    if truth is None and judged and not advice.n_warm_up:
+        plan = priced(advice, source)
+        say(_told_stop(found.sizes, found.curves["plan"].gain.mean(axis=0), limit(plan)))
     if truth is None and is_scale_of_grades(table):
         say(
             "On grades, a batch is planned for the grades by which it brings labels nearer the "
