@@ -744,8 +744,9 @@ def test_features_that_tell_nothing_are_named(tmp_path):
     shuffled = "have no ids, check that they are in the order of the"
     assert shuffled in told[0]["text"]
     X, y = blobs(n=120, n_classes=2)
+    crowd, order = make_crowd(y, n_annotators=6, random_state=1), rng.permutation(120)
     with pytest.warns(ModelChoiceWarning, match=shuffled):  # Rows of informative features.
-        clone(two_rounds).fit(X[rng.permutation(120)], make_crowd(y, n_annotators=6))
+        clone(two_rounds).fit(X[order], crowd)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = two_rounds.fit(X, make_crowd(y, n_annotators=6, random_state=0))

@@ -128,6 +128,30 @@ def test_what_is_printed_can_be_pasted(kind, home, short, monkeypatch):
     assert len(ran) > 15
 
 
+def test_corrections_of_a_classifiers_labels_go_to_the_classifier(home, short):
+    answers = crowd("long")
+    fit = ("fit", "--features", "my X.csv", "--annotations", *answers, "--seed", "3")
+    done(*fit, "--out", "my model")
+    before = pd.read_csv("my model/labels.csv")
+    said = done(
+        "review", *answers, "--model", "my model", "-n", "4", "--out", "my sheet.csv"
+    ).stdout
+    (command,) = [each for each in printed(said) if "--known" in each]
+    (draw,) = [each for each in printed(said) if "--random" in each]
+    assert shlex.split(draw)[-2:] == ["--model", "my model"]
+    sheet = pd.read_csv("my sheet.csv", dtype=str)
+    sheet["reviewed"] = "me"
+    sheet.to_csv("my sheet.csv", index=False)
+    done(*shlex.split(command)[1:])
+    after = pd.read_csv("my model/labels.csv")
+    done(*fit, "--known", "my sheet.csv", "--out", "again")
+    pd.testing.assert_frame_equal(after, pd.read_csv("again/labels.csv"))
+    assert (after["probability"] == 1).sum() == len(sheet)
+    assert len(after) == len(before)
+    said = done("next", *answers, "--model", "my model").stdout
+    assert "by the annotations alone, so its figures differ" in said
+
+
 def test_people_whose_quality_nothing_shows_are_told_the_command_that_would(home):
     frame = pd.DataFrame(
         [(i, who, "ab"[i % 2]) for i in range(20) for who in ("x", "y")],

@@ -928,7 +928,7 @@ def test_who_answers_at_random_is_flagged_where_classes_are_common():
     assert len(flagged(found)) >= 9
     row = next(row for row in found if row.annotator == 0)
     at = row.flags.index("no better than guessing")
-    assert "guessing: 0\u202f%, never wrong: 100\u202f%" in row.evidence[at]
+    assert "guessing is 0\u202f% and never wrong is 100\u202f%" in row.evidence[at]
 
 
 def test_informedness_by_hand():

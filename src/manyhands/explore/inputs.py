@@ -126,7 +126,7 @@ def open_desk(
     with open_journal(folder) as journal:
         answers, contents = finish(journal)
         contents = replace(contents, known=tuple(known_files), reading=tuple(reading))
-        contents = replace(contents, made_by=_made_by(described))
+        contents = replace(contents, made_by=made_by(described))
         desk = Desk(answers, journal, contents, title=title, by=by)
         for note in desk.notes:
             warn_caller(note)
@@ -371,7 +371,7 @@ def _joined(own: GoldFile, folder: Path, known: GoldFile | None) -> GoldFile:
         ) from error
 
 
-def _made_by(described: Mapping[str, Any]) -> dict[str, Any]:
+def made_by(described: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the command that wrote a folder was given; empty if that is not known.
 
     ``select`` takes no known labels, so the method that it chose is fitted with them.

@@ -452,7 +452,7 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             [_doubt(row) for row in rows],
             [
                 f"write them into a sheet: {command} -n 50 --out review.csv",
-                "or correct them with the check boxes on the page that manyhands explore opens, "
+                "or correct them with the check boxes on the page of the command explore, "
                 "which prints the command that applies your corrections",
             ],
         )

@@ -598,12 +598,16 @@ def next_(
     say(f"{'' if gains is None else gain}{score}")
     say(told.headline)
     if told.level is not None and told.level.source == "sample" and audit is not None:
-        say(f"{_OF_AUDITS}{_corrected_by(audit)}")
+        say(f"{_OF_AUDITS}{_corrected_by(audit, model)}")
     if new_items is not None:
         say(told_of_new_items(new_items))
     say(answer)
     if how_many is not None:
-        say(f"How many annotations per item are worth buying: `{how_many}`")
+        differs = source not in {"DawidSkene", "DawidSkene and the stack"}
+        say(
+            f"How many annotations per item are worth buying: `{how_many}`"
+            + (" (by the annotations alone, so its figures differ)" if differs else "")
+        )
     if judged:
         least = limit(plan)
         what = f"{least[0].lower()}{least[1:]} (--min-gain {min_gain:g})" if least else "no limit"
@@ -682,9 +686,22 @@ _OF_AUDITS = (
 )
 
 
-def _corrected_by(audit: Path) -> str:
-    """Write the command that corrects the labels which an audit holds."""
-    return f"`manyhands aggregate ANNOTATIONS --known {shlex.quote(as_word(audit))} --out labels`"
+def _corrected_by(file: Path, model: Path | None = None) -> str:
+    """Write the command that uses the labels in a file: that of the folder, if there is one."""
+    known = ["--known", as_word(file)]
+    if model is None:
+        command = ["manyhands", "aggregate", "ANNOTATIONS", *known, "--out", "labels"]
+        return f"`{shlex.join(command)}`"
+    from manyhands.explore.inputs import described_in, made_by
+    from manyhands.report.commands import fill_command
+
+    described = described_in(model)
+    files = made_by(described)
+    files["known"] = [*files.get("known", ()), *known]
+    name = files.get("name", "fit" if described["methods"].get("classifier") else "aggregate")
+    tables = ["ANNOTATIONS"] if name == "aggregate" else ["--annotations", "ANNOTATIONS"]
+    again = ["manyhands", name, *tables, "OPTIONS", "--out", "FOLDER"]
+    return f"`{fill_command(shlex.join(again), files | {'folder': as_word(model)})}`"
 
 
 def _refuse_both(table: Any, known: dict[str, Any], checked: Any) -> None:
@@ -921,12 +938,10 @@ def review(
         "them are right; suggestion: what else"
     )
     if out is not None and by is By.label:
-        command = (
-            f"manyhands aggregate ANNOTATIONS --known {shlex.quote(as_word(out))} --out labels"
-        )
         say(
             f"next: in {out}, correct the column 'label', and write your name into 'reviewed' of "
-            f"every row that you looked at. Then this command uses your labels: `{command}`"
+            "every row that you looked at. Then this command uses your labels: "
+            f"{_corrected_by(out, model)}"
         )
     if by is By.label and n_review["review"]:
         is_all = n_review["review"] == read.table.n_instances
@@ -942,7 +957,10 @@ def review(
             "their share of right labels is an estimate for all that are not reviewed"
         )
     else:
-        say(f"{SHARED_LOOK_CERTAIN} `{DRAW_SAMPLE}` draws them")
+        draw_sample = DRAW_SAMPLE
+        if model is not None:
+            draw_sample += f" --model {shlex.quote(as_word(model))}"
+        say(f"{SHARED_LOOK_CERTAIN} `{draw_sample}` draws them")
 
 
 @reported
