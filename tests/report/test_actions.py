@@ -786,7 +786,7 @@ def test_a_summary_with_the_former_key_of_informedness_is_read(tmp_path):
     former = {"parity" if k == "relative_informedness" else k: v for k, v in stack.items()}
     before = summary | {"training": training | {"stack": former}}
     assert render_report(before) == render_report(summary)
-    assert "The features tell 0.47 times as much" in render_report(before)
+    assert "the features are 0.47 times as informative" in render_report(before)
     path = tmp_path / "summary.json"
     path.write_text(json.dumps(before))
     assert read_summary(path)["training"]["stack"] == stack

@@ -176,8 +176,9 @@ class Reading:
             metavar="HOW",
             show_default=False,
             help="How to read answers with several labels. Give the character between the labels, "
-            "such as ';', to keep each answer as a set of labels. 'split': read one label "
-            "(--option) as ticked or not ticked. 'join': turn each set into one class. 'none': "
+            "such as ';', to keep each answer as a set of labels. 'split': look at one label alone "
+            "(--option), and read each answer as ticked or not ticked. 'join': turn each set into "
+            "one class. 'none': "
             "take the whole answer, unsplit, as one class.",
         ),
     ] = Multilabel.error.value

@@ -104,7 +104,7 @@ ADVICE = {
     "instructions",
     Flag.BELOW_MEDIAN: "read 20 of their annotations, and show them examples of what they "
     "confuse. Do not dismiss anybody on this alone: about half of the annotators with this flag "
-    "are not among the least accurate tenth",
+    "do not belong to the least accurate 10\u202f%",
 }
 """What to do about each flag, the most serious first."""
 
@@ -583,7 +583,7 @@ def _pattern(label: IntArray, crowd: FloatArray) -> str | None:
         if same / n > 0.8 and binom.sf(same - 1, n, expected) < SURPRISE / LAGS:
             earlier = "the previous answer" if lag == 1 else f"the answer {lag} items earlier"
             return (
-                f"{percent(same / n)} of the answers are the same as {earlier}; with the others' "
-                f"answers to the same items, it would be {percent(expected)}"
+                f"{percent(same / n)} of the answers are the same as {earlier}; if others had "
+                f"answered these items in this order, it would be {percent(expected)}"
             )
     return None

@@ -191,10 +191,10 @@ def fit(
     """Train a classifier on annotations, and on the items' features, texts or images.
 
     Features and annotations are matched by id if the file of features has ids (task). Otherwise,
-    row i of the features belongs to item i of the annotations. If --gold has a column split, only
-    the annotations of items in the split 'train' are used, and the classifier is evaluated on every
-    split. If the training of a network is interrupted, run the same command again to resume it, or
-    add --restart to start over.
+    row i of the features belongs to item i of the annotations. If the --gold file has a column
+    'split', only the annotations of items in the split 'train' are used, and the classifier is
+    evaluated on every split. If the training of a network is interrupted, run the same command
+    again to resume it, or add --restart to start over.
 
     Example: manyhands fit --features X.npy --annotations A.csv --out model
     Example: manyhands fit --texts text --annotations project.json --out model

@@ -119,7 +119,7 @@ def select(
 
     Each method predicts each item with a model that was trained without this item. The method that
     agrees best with the annotations is kept, and its accuracy is estimated. Gold labels, given
-    with --gold, only measure how accurate it is. If their file has a column split, only the
+    with --gold, only measure how accurate it is. If the --gold file has a column 'split', only the
     annotations of items in the split 'train' are used. If the command is interrupted, run it again
     to resume.
 
