@@ -548,6 +548,35 @@ def test_what_an_annotator_gave_stands_beside_the_labels_of_their_items(poor):
     assert "&lt;i&gt;poor&lt;/i&gt; gave" not in ask(poor, "/list?state=all")[2]
 
 
+def test_annotators_come_in_the_order_of_the_report(tmp_path, monkeypatch):
+    """Who does the most harm comes first, also before somebody who is right less often."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    sizes = {**dict.fromkeys("abcde", 200), "busy": 300, "poor": 60, "few": 3}
+    wrong = {"busy": 0.5, "poor": 0.8, "few": 1.0}
+    rows = [
+        (
+            f"t{i:03}",
+            name,
+            "xyz"[(i + (rng.random() < wrong.get(name, 0.1)) * rng.integers(1, 3)) % 3],
+        )
+        for name, n in sizes.items()
+        for i in range(n)
+    ]
+    write_csv(tmp_path / "A.csv", [("task", "worker", "label"), *rows])
+    done("aggregate", "A.csv", "--out", "labels")
+    with (tmp_path / "labels" / "annotators.csv").open(encoding="utf-8") as file:
+        told = list(csv.DictReader(file))
+    names = [row["annotator"] for row in told]
+    assert names[:2] == ["busy", "poor"]
+    assert float(told[0]["high_95"]) > float(told[1]["high_95"])
+    assert names[-1] == "few"
+    with open_desk(tmp_path / "labels", tmp_path / "A.csv", by="a") as desk:
+        body = ask(desk, "/people")[2].partition('<table class="list people">')[2]
+        shown = re.findall(r'<th scope="row"><a href="/\?state=all&amp;annotator=(\d+)">', body)
+        assert [desk.table.annotators[int(r)] for r in shown] == names
+
+
 def test_few_annotations_have_an_interval_and_no_point(tmp_path, monkeypatch):
     """Below five annotations the people page and the item tell the interval alone."""
     monkeypatch.chdir(tmp_path)

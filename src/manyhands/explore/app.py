@@ -325,9 +325,7 @@ class _FigurePages(_Pages):
     def people(self, request: Request) -> Response:
         """Show annotators, those who need a look first, and which classes are confused."""
         found = self._answers.figures
-        order = found.high.argsort(kind="stable").tolist()
-        order = [r for r in order if found.n_annotations[r] > 0]
-        order.sort(key=lambda r: not (r in found.screens and found.screens[r].flags))
+        order = found.people()
         shown = order if request.query_params.get("all") else order[:MANY]
         screens = [found.screens[r] for r in shown if r in found.screens and found.screens[r].flags]
         pairs = found.pairs.copy()

@@ -24,6 +24,7 @@ from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import AnnotatorScreen, review_queue
 from manyhands.planning.screening import LEVEL
 from manyhands.registry import find_aggregator
+from manyhands.report.annotators import order_of
 from manyhands.report.headline import (
     Told,
     headline_of_new_items,
@@ -97,6 +98,20 @@ class Figures:
     screens: dict[int, AnnotatorScreen]
     told: Told
     certainty: Certainty
+
+    def people(self) -> list[int]:
+        """Positions of the annotators with annotations, in the order of the report."""
+        rows = [
+            {
+                "n_annotations": int(self.n_annotations[r]),
+                "accuracy": float(self.accuracy[r]) if self.inputs.judged else None,
+                "upper": float(self.high[r]) if self.inputs.judged else None,
+                "flags": self.screens[r].flags if r in self.screens else (),
+                "gold": None,
+            }
+            for r in range(len(self.n_annotations))
+        ]
+        return [r for r in order_of(rows).tolist() if self.n_annotations[r]]
 
     def severities(self) -> dict[int, str]:
         """Find the annotators of grades who surely rate too high or too low, by their positions.
