@@ -804,6 +804,27 @@ def test_a_forecast_is_made_when_it_is_asked_for(desk, monkeypatch):
     assert len(made) == 2
 
 
+def test_a_forecast_that_is_left_to_the_command_has_its_duration(desk, monkeypatch):
+    told = "makes a forecast, which takes about {}."
+    assert told.format("1\u00a0minute") in ask(desk, "/next?ahead=1")[2]
+    monkeypatch.setattr(planning, "PER_MINUTE", desk.table.n_annotations / 3)
+    assert (
+        told.format("3\u00a0minutes")
+        in ask(desk, "/next?ahead=1", app=make_app(desk, TOKEN, PORT))[2]
+    )
+
+
+def test_a_forecast_says_where_to_stop(desk, monkeypatch):
+    monkeypatch.setitem(planning.FORESEEN, "annotators", 6)
+    monkeypatch.setattr(planning, "ROUNDS", 2)
+    monkeypatch.setattr(
+        "manyhands.explore.plans.told_of_rounds", lambda rows: (1, "Stop after one.")
+    )
+    body = ask(desk, "/next?ahead=1")[2]
+    assert len(re.findall(r"\(stop here\) \d+</td>", body)) == 1
+    assert "for every 50 annotations. Stop after one. The figures" in html.unescape(body)
+
+
 def test_nothing_is_planned_where_every_label_is_known(desk):
     for row in range(40):
         desk.decide(row, 0, 0, shown=0)

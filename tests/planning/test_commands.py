@@ -15,6 +15,7 @@ from manyhands.classifiers.stacking import members
 from manyhands.cli.commands.planning import _told_stop
 from manyhands.encoders import ImageEncoder
 from manyhands.planning.pool import Worlds
+from manyhands.planning.replay import Curves, Replay
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
 from tests.planning.test_planning import annotated, crowd
 
@@ -308,13 +309,21 @@ def test_a_queue_shows_the_texts_that_stand_beside_the_annotations(tmp_path, mon
     assert "not the name of a field" in refused.stderr
 
 
-def test_a_budget_is_forecast_or_replayed(pilot):
+def test_a_budget_is_forecast_or_replayed(pilot, monkeypatch):
     short = ("--step", 1, "--runs", 1)
     curve = done_json("budget", "A.csv", "--budget", 4, *short, "--out", "curve.csv")
     assert curve["from"] == "model"
     assert len(read_rows(Path("curve.csv"))) == len(curve["curve"]) + 1
     told = done("budget", "A.csv", "--budget", 4, *short).stdout.replace("\u202f", " ")
     assert "when fewer than one label is corrected for every 50 annotations. " in told
+    assert "Every step of the table gains more: the " in told
+    assert "(stop here)" not in told
+    whole = done_json("budget", "A.csv", "--budget", 5.5, *short)["curve"]
+    gains = [row["gain"] for row in whole if row["policy"] == "plan"][1:]
+    monkeypatch.setattr("manyhands.report.planning.MIN_GAIN", np.mean(gains[-2:]))
+    stops = done("budget", "A.csv", "--budget", 5.5, *short).stdout
+    (stop,) = re.findall(r"stop at ([\d.]+) annotations per item: [\d,]+ further ones", stops)
+    assert re.findall(r"│ ([\d.]+) \(stop here\) *│", stops) == [stop]
     first, [headline] = (
         re.findall(r"(\d+ to \d+ %) │", told)[0],
         re.findall(r"\((\d+ to .*? %)\)", told),
@@ -326,13 +335,20 @@ def test_a_budget_is_forecast_or_replayed(pilot):
 
 
 def test_a_budget_says_where_to_stop():
-    sizes, nan = np.array([1.0, 1.5, 2.0, 2.5]), np.nan
-    told = _told_stop(sizes, np.array([nan, 0.2, 0.021, 0.019]), "The rule")
-    assert told == "The rule. By this rule, stop at 2.00 annotations per item."
-    told = _told_stop(sizes, np.array([nan, 0.01, 0.01, 0.01]), "The rule")
-    assert told == "The rule. By this rule, stop at 1.00 annotations per item."
-    told = _told_stop(sizes, np.array([nan, 0.2, 0.1, 0.05]), "The rule")
-    assert told == "The rule. Every step of the table gains more."
+    sizes, shares = np.array([1.0, 1.5, 2.0, 2.5]), np.array([[0.7, 0.75, 0.77, 0.775]])
+    found = Replay(sizes, {"plan": Curves(shares, shares, shares)}, 200)
+    assert _told_stop(found, 2, "The rule").replace("\u202f", " ") == (
+        "The rule. By this rule, stop at 2.00 annotations per item: 200 further ones would bring "
+        "70 % of right labels to 77 %, and all 300 of this forecast would bring 77.5 %."
+    )
+    assert _told_stop(found, 0, "The rule").replace("\u202f", " ") == (
+        "The rule. By this rule, buy none: the 300 further annotations of this forecast would "
+        "bring 70 % to 77.5 %."
+    )
+    assert _told_stop(found, 3, "The rule").replace("\u202f", " ") == (
+        "The rule. Every step of the table gains more: the 300 further annotations of this "
+        "forecast would bring 70 % of right labels to 77.5 %."
+    )
 
 
 def test_a_forecast_knows_what_was_reviewed_and_one_sample_is_given_once(pilot):

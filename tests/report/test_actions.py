@@ -684,6 +684,17 @@ def test_the_plan_looks_several_rounds_ahead(monkeypatch, caplog):
     assert (per_annotation < 1.2 * summary["plan"]["gain"]).all()
     assert not caplog.records
     assert "Several rounds ahead" in render_report(summary)
+    for row, price in zip(rows, [3.0, 9.0, 40.0, 20.0], strict=True):
+        row["per_right_label"] = price
+    assert "(stop here)" not in render_report(summary)
+    rows[2]["per_right_label"] = 51.0  # The third round is the first that is not worth its price.
+    page = render_report(summary)
+    assert re.findall(r"\(stop here\) ([\d,]+)</td>", page) == ["60"]
+    assert "stop after 60\u00a0further annotations." in page
+    rows[0]["per_right_label"] = None
+    page = render_report(summary)
+    assert "(stop here)" not in page
+    assert "By this rule, no round of the table is worth buying." in page
     monkeypatch.setitem(FORESEEN, "annotators", 7)
     assert summarize(A)["plan"]["rounds"] is None
 

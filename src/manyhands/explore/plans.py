@@ -14,7 +14,15 @@ from manyhands.explore.figures import Figures
 from manyhands.inference.base import BaseAggregator
 from manyhands.planning import TeachingSheet, teaching_sheet
 from manyhands.report.commands import fill_command
-from manyhands.report.planning import MOST, enough, gain_words, limit, plan_of
+from manyhands.report.planning import (
+    MOST,
+    enough,
+    gain_words,
+    limit,
+    minutes_of_forecast,
+    plan_of,
+    told_of_rounds,
+)
 from manyhands.wording import GainWords
 
 
@@ -88,8 +96,12 @@ class Plan:
         How many of them each is asked, the most first.
     rounds : tuple of ForecastRound
         Empty without a forecast.
+    stop_of_rounds : tuple of (int, str)
+        How many of them are worth buying, and where to stop in words; "" if all are.
     runs : int
         Simulated runs behind them.
+    minutes : int
+        About how many minutes a forecast on the command line takes.
     command : str
         Plans the same batch on the command line.
     """
@@ -106,7 +118,9 @@ class Plan:
     pairs: tuple[Pair, ...]
     asked: dict[int, int]
     rounds: tuple[ForecastRound, ...]
+    stop_of_rounds: tuple[int, str]
     runs: int
+    minutes: int
     command: str
 
 
@@ -173,7 +187,9 @@ class Plans:
             pairs=pairs,
             asked=dict(asked.most_common()),
             rounds=tuple(ForecastRound(**row) for row in rounds["rows"]),
+            stop_of_rounds=told_of_rounds(rounds["rows"]),
             runs=rounds["runs"],
+            minutes=minutes_of_forecast(self._answers.table),
             command=self._command(len(pairs), of_annotations=found["of_annotations"]),
         )
 

@@ -1092,17 +1092,25 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
         )
 
 
-def _told_stop(sizes: Any, gains: Any, rule: str) -> str:
-    """Say after which row of a forecast a further step gains less than is advised.
+def _told_stop(found: Any, n: int, rule: str) -> str:
+    """Say at how many annotations per item the rule of `next` stops, and what all would bring.
 
-    ``gains`` are per annotation of the step that led to each of the ``sizes``, NaN at the start.
+    ``n`` of the rounds of the forecast gain as much as is advised.
     """
-    from manyhands.report.limits import MIN_GAIN
-
-    low = [k for k, gain in enumerate(gains.tolist()) if k and gain < MIN_GAIN]
-    if not low:
-        return f"{rule}. Every step of the table gains more."
-    return f"{rule}. By this rule, stop at {sizes[low[0] - 1]:.2f} annotations per item."
+    shares = found.curves["plan"].accuracy.mean(axis=0)
+    bought = [round(size) for size in (found.sizes - found.sizes[0]) * found.n_instances]
+    first, here, last = (percent(shares[k]) for k in (0, n, -1))
+    everything = f"the {bought[-1]:,} further annotations of this forecast"
+    if n == len(bought) - 1:
+        rest = f"{everything} would bring {first} of right labels to {last}"
+        return f"{rule}. Every step of the table gains more: {rest}."
+    if not n:
+        return f"{rule}. By this rule, buy none: {everything} would bring {first} to {last}."
+    return (
+        f"{rule}. By this rule, stop at {found.sizes[n]:.2f} annotations per item: "
+        f"{bought[n]:,} further ones would bring {first} of right labels to {here}, and all "
+        f"{bought[-1]:,} of this forecast would bring {last}."
+    )
 
 
 _BEGUN = {
@@ -1151,7 +1159,15 @@ def budget(
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.planning import AnnotationPlanner, forecast, replay
     from manyhands.planning.replay import LESS, MORE
-    from manyhands.report.planning import advised, candidates_of, enough, limit, priced, told_of
+    from manyhands.report.planning import (
+        advised,
+        candidates_of,
+        enough,
+        limit,
+        n_worth,
+        priced,
+        told_of,
+    )
 
     refuse_overwriting([out], [*tables, *(known or ()), gold, audit])
     check_out(out)
@@ -1214,11 +1230,14 @@ def budget(
         own = [percent_interval(low, high) for name, low, high in ends if name == "plan"]
         cells = {"plan": cells.pop("plan"), "95 % interval of plan": own, **cells}
     sizes = [f"{size:.2f}" for size in found.sizes.tolist()]
+    is_priced = truth is None and judged and not advice.n_warm_up
+    worth = n_worth(found.curves["plan"].gain.mean(axis=0)[1:].tolist())
+    if is_priced and worth < len(sizes) - 1:
+        sizes[worth] += " (stop here)"
     rows = [list(row) for row in zip(sizes, *cells.values(), strict=True)]
     print_table("Accuracy", ["annotations per item", *cells], rows)
-    if truth is None and judged and not advice.n_warm_up:
-        plan = priced(advice, source)
-        say(_told_stop(found.sizes, found.curves["plan"].gain.mean(axis=0), limit(plan)))
+    if is_priced:
+        say(_told_stop(found, worth, limit(priced(advice, source))))
     if truth is None and is_scale_of_grades(table):
         say(
             "On grades, a batch is planned for the grades by which it brings labels nearer the "
