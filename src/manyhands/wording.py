@@ -19,12 +19,15 @@ DECLARE_RANDOM = "add a column 'chosen' that holds 'random' in each row of their
 DRAW_SAMPLE = f"manyhands review ANNOTATIONS --random {N_RANDOM} --out sample.csv"
 """Command that draws such a sample; see `manyhands.report.commands` for what it stands for."""
 
-SAMPLE_TELLS = f"Checking {N_RANDOM} random items would show it (`{DRAW_SAMPLE}`)"
+SAMPLE_TELLS = (
+    f"Checking {N_RANDOM} random items would show how often labels and annotators are right "
+    f"(`{DRAW_SAMPLE}`)"
+)
 """Advice if nothing shows how many labels are right."""
 
 RANDOM_ITEMS_TELL = (
-    f"Checking {N_RANDOM} random items would show it: review items in random "
-    f"order, without a filter."
+    f"Checking {N_RANDOM} random items would show how often labels and annotators are right: "
+    "review items in random order, without a filter."
 )
 """The same advice on the pages of the explorer, which can draw the sample."""
 

@@ -576,7 +576,7 @@ def test_select_prints_the_table_and_saves_a_model_that_predicts(home):
 def test_a_method_of_features_alone_says_why_it_accepts_nothing(home, short):
     why = "predicts the label of an item from its features alone, so answers that agree"
     shown = " ".join(done(*fit_arguments()).stdout.split())
-    assert "recommended: accept 0, " in shown
+    assert "recommended: accept 0 labels, " in shown
     assert why in shown
     assert "and `manyhands aggregate A.csv` from answers alone" in shown
     assert done_json(*fit_arguments())["labels_rest_on"] == "features"

@@ -60,7 +60,7 @@ WITH_COLUMNS = ("--question", "asked", "--cluster", "document")
 def test_a_judge_per_line_with_its_verdict(crowd):
     said = done("judges", "all.csv", "--groups", "kind", *WITH_COLUMNS).stdout
     assert "3 people (anna, ben, cleo)" in said
-    first, second = (line for line in said.splitlines() if "of a person [" in line)
+    first, second = (line for line in said.splitlines() if "stand in" in line)
     assert first.split()[0] == "gpt-4o"
     assert first.endswith("can stand in  *")
     assert second.endswith("cannot stand in")
@@ -90,7 +90,10 @@ def test_people_by_name_or_models_by_their_names(crowd):
 
 
 def test_without_a_question_its_option_is_named(crowd):
-    assert "name their column (--question)" in done("judges", "all.csv", "--groups", "kind").stdout
+    assert (
+        "name the column of the questions (--question)"
+        in done("judges", "all.csv", "--groups", "kind").stdout
+    )
 
 
 def test_shares_of_all_items_hold_what_people_said(crowd):

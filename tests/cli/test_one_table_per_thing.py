@@ -319,9 +319,7 @@ def test_no_inferred_label_says_which_of_two_classes_is_mistaken_for_the_other()
         assert (top["true"], top["given"]) == (("metal", "rock") if gold else ("rock", "metal"))
         page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
         answer = (
-            "is labelled “rock”"
-            if gold
-            else "Annotators disagree most often between “rock” and “metal”."
+            "is labelled “rock”" if gold else "Annotators mix up “rock” and “metal” most often."
         )
         assert answer in page
         assert (REVERSED in page) == (not gold)
@@ -365,8 +363,8 @@ def test_one_number_of_labels_is_accepted_everywhere():
     n = sum(row["action"] == "accept" for row in read("labels/labels.csv"))
     assert 20 < n < N
     assert re.search(rf"recommended: accept {n}\b", said)
-    own = "A label is accepted if it is known, or if it is at least 95 % certain and at least two"
-    assert f"{own} annotators gave it. " in said  # Nobody may share mistakes.
+    own = "A label is accepted if you gave it as known, or if it is at least 95 % certain and at "
+    assert f"{own}least two annotators gave it. " in said  # Nobody may share mistakes.
     found = json.loads(Path("labels/summary.json").read_text())["labels"]
     assert (found["actions"]["accept"], found["rule"]) == (n, RULE)
     page = Path("labels/report.html").read_text(encoding="utf-8")

@@ -251,7 +251,7 @@ def test_groups_and_ties_have_their_page():
     page = render_ranking(summary)
     shares = [v for name, each in summary["better"].items() if name != "item" for v in each]
     assert page.count('class="d apart ') == sum(v is not None and v >= 0.975 for v in shares) > 0
-    assert "2 groups of items are never compared" in page
+    assert "2 groups of items were never compared" in page
     assert "<b>Two</b>" not in page
     assert "://" not in page
 

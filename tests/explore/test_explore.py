@@ -864,7 +864,7 @@ def test_people_who_give_too_much_are_named_with_their_grades(
             assert much == pytest.approx(abs(steps[r]) * step, abs=0.05)
         body = ask(graded, "/people")[2]
         assert all(text.removeprefix("rates ") in body for text in told.values())
-        assert "The labels allow for this." in body
+        assert "The labels are already corrected for this." in body
 
 
 @pytest.fixture

@@ -418,7 +418,7 @@ def islands():
 
 def test_groups_that_are_never_compared_are_ranked_apart():
     one, both = islands()
-    model = told(BradleyTerry(), both, "2 groups of items are never compared")
+    model = told(BradleyTerry(), both, "2 groups of items were never compared")
     assert sorted(model.ranks_) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     better = model.better()
     assert np.isnan(better[:5, 5:]).all()

@@ -141,7 +141,7 @@ def test_shared_mistakes_come_before_the_people_whom_they_outvote(tmp_path):
     assert "groups=" not in warning
     assert warning.startswith("Annotators 3, 4, 5, 6 agree with one another more than")
     first = summary["actions"][0]
-    assert first["title"] == "Find out who shares mistakes before you judge this annotator"
+    assert first["title"] == "Do not judge this annotator yet"
     assert OUTVOTED in first["text"]
     text = " ".join("".join(Page(render_report(summary)).text).split())
     assert text.count(warning) == text.count(OUTVOTED) == 1
@@ -240,7 +240,7 @@ def test_confusions_by_inferred_labels_are_expected_numbers():
     text = step(summary, "explain")["text"]
     share, most, n, by_chance = re.match(
         r"One pair of classes accounts for about (\d+).% of the annotations that are probably "
-        r"wrong \((\d+) of (\d+)\)\. If mistakes were random, it would be (\d+).%\. "
+        r"wrong \((\d+) of (\d+)\)\. If mistakes were random, they would account for (\d+).%\. "
         r"The model estimates this from its labels, and may be wrong\. ",
         text,
     ).groups()
@@ -738,7 +738,7 @@ def test_further_annotations_have_one_price_by_the_model_of_the_labels(of, monke
     assert plan["source"].split()[0] == name
     assert plan["rounds"] is None
     page = Page(render_report(summary))
-    assert f"according to {plan['source']}," in " ".join(page.text)
+    assert f"the model ({plan['source']}) expects that" in " ".join(page.text)
     assert "plan-rounds" not in page.ids
     price = price_in_words(plan["gain"])
     assert page.text[page.text.index("annotations per corrected label") + 1] == price
@@ -797,7 +797,7 @@ def test_a_summary_with_the_former_key_of_informedness_is_read(tmp_path):
     former = {"parity" if k == "relative_informedness" else k: v for k, v in stack.items()}
     before = summary | {"training": training | {"stack": former}}
     assert render_report(before) == render_report(summary)
-    assert "the features are 0.47 times as informative" in render_report(before)
+    assert "The features predict an annotation 0.47 times as well" in render_report(before)
     path = tmp_path / "summary.json"
     path.write_text(json.dumps(before))
     assert read_summary(path)["training"]["stack"] == stack

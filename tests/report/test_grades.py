@@ -120,7 +120,7 @@ def test_severities_are_told_in_words_and_only_where_they_are_sure(graded):
     first_screen = text[: text.index("The steps that may avoid the most mistakes")]
     assert f"{most[0]} {names[most[0]]}" in first_screen
     assert "Compared with the others" in first_screen
-    assert "grade some items yourself (--known)" in first_screen
+    assert "with your grades as --known" in first_screen
 
 
 # -- commands -------------------------------------------------------------------------------------

@@ -83,7 +83,8 @@ def test_warnings_in_words():
     B = np.tile(A[:12], (3, 1))
     told = {w["code"]: w["text"] for w in summarize(AnnotationTable.from_matrix(B))["warnings"]}
     assert told["always-the-same-class"] == (
-        "1 annotator nearly always gave the same class, although others did not: “2”."
+        "1 annotator nearly always gave the same class, on items to which others gave "
+        "different classes: “2”."
     )
     assert "no-overlap" in {w["code"] for w in summarize(np.array([[0, -1], [-1, 1]]))["warnings"]}
 
@@ -96,7 +97,7 @@ def test_an_annotator_below_chance_is_flagged():
     section = summarize(table, aggregator=DawidSkene().fit(table))["annotators"]
     row = next(row for row in section["rows"] if row["id"] == 4)
     assert row["flags"][0] == "significantly below chance"
-    assert row["screen"]["evidence"][0].startswith("right in at most ")
+    assert row["screen"]["evidence"][0].startswith("the whole interval, up to ")
     assert row["upper"] < section["chance"] == pytest.approx(1 / 3)
     assert section["flagged"]["significantly below chance"] == [4]
 
@@ -119,8 +120,8 @@ def test_an_annotator_a_little_below_chance_is_counted_but_not_called_significan
     A[:, 3] = (A[:, 0] + 1) % 10
     texts = [warning["text"] for warning in summarize(A, labels=A[:, 0])["warnings"]]
     assert (
-        "1 annotator is right significantly less often than by guessing (the whole interval is "
-        "below 1 in 10): “3”." in texts
+        "1 annotator is right significantly less often than guessing would be (the whole "
+        "interval is below 1 in 10): “3”." in texts
     )
 
 

@@ -876,12 +876,13 @@ class _Comparison:
                 )
         if not self.has_questions:
             yield (
-                "If the items answer several questions, name their column (question=): otherwise "
-                "merely recognising the question counts as agreement."
+                "If the items belong to several questions, name the column of the questions "
+                "(question=). Otherwise, judges seem to agree with people merely because both tell "
+                "the questions apart."
             )
         yield (
-            f"Judges are compared with {len(self.people)} people, so the result holds for them, "
-            "not for people in general. Mistakes that these people share count as truth."
+            f"The result holds for these {len(self.people)} people, not for people in general. "
+            "Mistakes that these people share count as truth."
         )
 
 

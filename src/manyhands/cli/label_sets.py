@@ -15,6 +15,7 @@ from manyhands.cli.output import (
     print_columns,
     print_json,
     print_table,
+    recommended,
     records_of,
     say,
     say_files,
@@ -393,7 +394,7 @@ def print_sets(result: dict[str, Any], out: Path | None, to: str) -> None:
         [row["task"], visible(row["labels"] or "(none)"), row["action"], visible(_doubt(row))]
         for row in result["labels"][:SHOWN]
     ]
-    head = ["task", "labels", "action", "least sure"]
+    head = ["task", "labels", "action", "most doubtful option"]
     print_table(f"{result['method']}: {n:,} items", head, rows)
     if (more := n - len(rows)) > 0:
         say(f"... and {more:,} more" + ("" if out else " (--out labels.csv writes all)"))
@@ -409,20 +410,28 @@ def print_sets(result: dict[str, Any], out: Path | None, to: str) -> None:
         ]
         for row in result["options"][: 2 * SHOWN]
     ]
-    head = ["option", "ticked in answers", "labelled", "alpha", "from p", "expected F1"]
+    head = [
+        "option",
+        "ticked in answers",
+        "labelled",
+        "alpha",
+        "given if p is at least",
+        "expected F1",
+    ]
     print_table("Options", head, options)
     if (more := len(result["options"]) - len(options)) > 0:
         say(f"... and {more:,} more options")
     say(result["decided"])
     if result["shared"] is not None:
-        shared = "shared across options" if result["shared"] else "taken option by option"
-        say(f"What annotators do is {shared}: {result['why']}.")
+        habits = (
+            "similar habits for all options" if result["shared"] else "other habits for each option"
+        )
+        say(f"The model assumes that an annotator has {habits}. The reason: {result['why']}.")
     for row in result["flagged"][:FLAGGED]:
         say(f"Annotator {visible(row['told'])}.")
     for line in scores_of(result["gold"]):
         say(line)
-    actions = ", ".join(f"{name} {count:,}" for name, count in result["actions"].items())
-    say(f"recommended: {actions}")
+    say(recommended(result["actions"], "set", "answers"))
     from manyhands.io.consensus_sets import RULE
 
     say(RULE)

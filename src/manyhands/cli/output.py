@@ -171,10 +171,7 @@ def say_actions(result: dict[str, Any]) -> None:
     counts = result.get("actions")
     if not counts:
         return
-    actions = {name: f"{name} {count:,}" for name, count in counts.items()}
-    if n := result.get("n_known"):
-        actions["accept"] += f" ({n:,} of them known)"
-    say(f"recommended: {', '.join(actions.values())}")
+    say(recommended(counts, "label", "annotations", result.get("n_known", 0)))
     from manyhands.io.consensus_labels import REVIEW_RULE
 
     say(result["rule"])
@@ -191,9 +188,24 @@ def say_actions(result: dict[str, Any]) -> None:
         say(
             "No label is sure enough to be accepted yet. `manyhands next ANNOTATIONS` says whom to "
             "ask about which item, and `manyhands review ANNOTATIONS` lists the most doubtful "
-            "labels. Give the labels that you have checked with --known. A --threshold below 0.95 "
-            "accepts less certain labels; the report counts them."
+            "labels. Pass the labels that you checked as --known. A --threshold below 0.95 accepts "
+            "less certain labels; the report shows how many each threshold accepts."
         )
+
+
+def recommended(counts: Mapping[str, int], answer: str, more: str, n_known: int = 0) -> str:
+    """Write for how many labels, or sets, every action is recommended.
+
+    Examples
+    --------
+    >>> recommended({"accept": 1, "collect more": 5, "review": 3}, "label", "annotations")
+    'recommended: accept 1 label, review 3, and collect more annotations for 5'
+    """
+    known = f" ({n_known:,} of them known)" if n_known else ""
+    return (
+        f"recommended: accept {counted(counts['accept'], answer)}{known}, review "
+        f"{counts['review']:,}, and collect more {more} for {counts['collect more']:,}"
+    )
 
 
 def say_severities(
@@ -250,9 +262,9 @@ def say_files(paths: Sequence[str | Path]) -> None:
 def say_columns(name: str) -> None:
     """Say what the two kinds of probabilities in a table of labels are."""
     say(
-        f"in {name}, 'probability' is the probability that the label is right, and fits the share "
-        "of all labels that are right; the columns p(...) are the method's own probabilities, "
-        "which are often too high"
+        f"in {name}, 'probability' is the probability that the label is right; its mean is the "
+        "share of right labels. The columns p(...) are the method's own probabilities, which are "
+        "often too high"
     )
 
 

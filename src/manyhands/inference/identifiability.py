@@ -148,10 +148,10 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
         if counts.max() > COLLAPSED:
             return (
                 "the annotators hardly agree (Krippendorff's alpha at nominal level "
-                f"{found.alpha:.2f}), so the labels say little more than how often each grade was "
-                f"given. If the grades were classes without an order, {counts.max():.0%} of the "
-                f"instances would get the same grade, although it has "
-                f"{share[counts.argmax()]:.0%} of the annotations. Compare with "
+                f"{found.alpha:.2f}), so the labels show little more than how often each grade was "
+                f"given. Without their order, {counts.max():.0%} of the instances would get the "
+                f"same grade, which only {share[counts.argmax()]:.0%} of the annotations give. "
+                "Compare with "
                 f"MajorityVote, and {_gold(votes)}"
             )
     top, mean = _collapsed_into(votes, posterior)

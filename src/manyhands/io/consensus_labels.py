@@ -78,7 +78,7 @@ def rule_in_words(
             "The annotations do not show which annotators are reliable, so only labels that you "
             "gave as known are accepted."
         )
-    is_known = "it is known, or if " * known
+    is_known = "you gave it as known, or if " * known
     units = " Annotators who may share mistakes count as one." * alike
     some = (
         " If the annotations do not show which annotators are reliable, only labels that you gave "
@@ -103,8 +103,8 @@ def others_need(answer: str, annotation: str, gave: str) -> str:
     return (
         f"A {answer} that is not accepted needs review if its item has {ENOUGH} {annotation}s or "
         f"more, because another {annotation} would hardly settle the {answer}. It also needs "
-        f"review if two or more annotators abstained and they are at least as many as those who "
-        f"{gave}. Otherwise it needs more {annotation}s (action: collect more)."
+        f"review if two or more annotators abstained, and no more than these {gave}. "
+        f"Otherwise it needs more {annotation}s (action: collect more)."
     )
 
 

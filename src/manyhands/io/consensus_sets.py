@@ -24,9 +24,9 @@ from manyhands.io.gold import REVIEWED, read_marks
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 RULE: Final = (
-    "A set is accepted if it is known. It is also accepted if each option, ticked or not, is at "
-    f"least {ACCEPT:.0%} certain and at least two annotators agree with it. Annotators who may "
-    "share mistakes count as one."
+    "A set is accepted if you gave it as known. It is also accepted if each of its options, ticked "
+    f"or not, is at least {ACCEPT:.0%} certain and was confirmed by at least two annotators. "
+    "Annotators who may share mistakes count as one."
 ).replace("%", " %") + f" {others_need('set', 'answer', 'answered')}"
 """Rule of all actions, in words, shown wherever their numbers are given."""
 

@@ -220,7 +220,7 @@ def _told(rule: str, found: SetDecision) -> str:
             f"{percent(high)} on."
         )
     return text.replace(
-        "--rule f1 or a lower --threshold", "--set decision=f1 or --set decision=[[0,1],[5,0]]"
+        "--rule f1, or a --threshold below 0.5", "--set decision=f1 or --set decision=[[0,1],[5,0]]"
     )
 
 

@@ -97,14 +97,14 @@ ADVICE = {
     "work. You can keep their annotations, because they count for little",
     Flag.ONE_LABEL: "ask whether they understood the task. Models with confusion matrices "
     "already give their annotations no weight",
-    Flag.PATTERN: "check by the times of their annotations whether they rushed. A pattern proves "
-    "nothing if the items were sorted by class",
+    Flag.PATTERN: "find out whether they rushed, for instance from the times of their "
+    "annotations. A pattern proves nothing if the items were sorted by class",
     Flag.TOO_FAST: "read 20 of their annotations before you judge: some tasks are easy",
     Flag.DRIFT: "compare early and late annotations of one class. Ask about fatigue or new "
     "instructions",
     Flag.BELOW_MEDIAN: "read 20 of their annotations, and show them examples of what they "
-    "confuse. Do not dismiss anybody on this alone: about half of the annotators with this flag "
-    "do not belong to the least accurate 10\u202f%",
+    "confuse. Do not dismiss anybody for this reason alone: only about half of the annotators "
+    "for whom it holds are among the least accurate 10\u202f%",
 }
 """What to do about each flag, the most serious first."""
 
@@ -427,13 +427,15 @@ def _by_accuracy(
     at_most = max(found.upper[r], found.accuracy[r])
     if at_most < chance:
         text = (
-            f"right in at most {percent(at_most)} of cases, where guessing would be right in "
-            f"{percent(chance)}"
+            f"the whole interval, up to {percent(at_most)} right, is below the {percent(chance)} "
+            "of guessing"
         )
         marks[Flag.BELOW_CHANCE] = text
     if round(at_most, 2) < round(median, 2):
-        text = f"right in at most {percent(at_most)} of cases; the typical annotator is right in "
-        marks[Flag.BELOW_MEDIAN] = text + percent(median)
+        text = (
+            f"the whole interval, up to {percent(at_most)} right, is below the {percent(median)} "
+        )
+        marks[Flag.BELOW_MEDIAN] = f"{text}of the typical annotator"
     return marks
 
 

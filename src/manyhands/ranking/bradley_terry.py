@@ -434,9 +434,10 @@ class BradleyTerry(BaseEstimator):
         if self.n_components_ > 1:
             _warn_and_keep(
                 warned,
-                f"{self.n_components_:,} groups of items are never compared with each other, so "
-                "ranks are within groups, and probabilities between them are NaN. Compare some "
-                "items of different groups to rank all together",
+                f"{self.n_components_:,} groups of items were never compared with each other, so "
+                "each group has its own ranks. Between items of two groups, the probability that "
+                "one is stronger is NaN. To rank all items together, have some items of different "
+                "groups compared",
                 NotIdentifiableWarning,
             )
         if (alone := self.component_ < 0).any():

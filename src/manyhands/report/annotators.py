@@ -68,9 +68,8 @@ Profile = dict[str, Any]
 """All that is known of one annotator."""
 
 OUTVOTED = (
-    "Which annotators look good depends on who shares mistakes (see the warning under “Worth a "
-    "look”). Annotators who share mistakes look better than they are, and annotators whom they "
-    "outvote look worse."
+    "Some annotators may make the same mistakes (see “Worth a look”). If they do, they look better "
+    "than they are, and annotators whom they outvote look worse."
 )
 """Why nobody is judged while that is open."""
 
@@ -573,15 +572,15 @@ def warn_of_annotators(found: Findings) -> Iterator[tuple[str, str]]:
         verb = "is" if chance == 1 else "are"
         yield (
             WarningCode.BELOW_CHANCE,
-            f"{counted(chance, 'annotator')} {verb} right significantly less often than by "
-            f"guessing (the whole interval is below 1 in {table.n_classes}): "
+            f"{counted(chance, 'annotator')} {verb} right significantly less often than guessing "
+            f"would be (the whole interval is below 1 in {table.n_classes}): "
             f"{listed(own['flagged'][Flag.BELOW_CHANCE], chance, most)}.",
         )
     if same:
         yield (
             WarningCode.ALWAYS_THE_SAME_CLASS,
-            f"{counted(same, 'annotator')} nearly always gave the same class, although others "
-            f"did not: {listed(own['flagged'][Flag.ONE_LABEL], same, most)}.",
+            f"{counted(same, 'annotator')} nearly always gave the same class, on items to which "
+            f"others gave different classes: {listed(own['flagged'][Flag.ONE_LABEL], same, most)}.",
         )
     if few:
         yield (
@@ -614,8 +613,8 @@ def _actions(found: Findings) -> Iterator[Action]:
     need = "One annotator needs" if n == 1 else f"{n:,} annotators need"
     title = f"{need} a closer look"
     blame = (
-        f"{'This annotator' if n == 1 else 'They'} gave about {wrong:,.0f} of the "
-        f"{total:,.0f} annotations that are probably wrong."
+        f"About {total:,.0f} annotations are probably wrong, and "
+        f"{'this annotator' if n == 1 else 'these annotators'} gave {wrong:,.0f} of them."
         if own["judged"]
         else "This was measured on gold labels."
         if by_gold
@@ -624,7 +623,7 @@ def _actions(found: Findings) -> Iterator[Action]:
     text = f"{blame} {A_FLAG}."
     if is_open:
         whom = "this annotator" if n == 1 else f"{n:,} annotators"
-        title, text = f"Find out who shares mistakes before you judge {whom}", OUTVOTED
+        title, text = f"Do not judge {whom} yet", OUTVOTED
     elif people := _people_beside_models(found, flagged):
         text += f" {people}"
     excess = sum(
@@ -786,7 +785,9 @@ def answer_right(s: Mapping[str, Any]) -> Answer:
         text = f"The typical annotator is right in {percent(share)} of cases "
         text += "(expected, not measured)."
     is_open = any(each["code"] in SHARED for each in s.get("warnings") or ())
-    looks = " Find out who shares mistakes before you judge anybody." if is_open else _looks(found)
+    looks = (
+        " Do not judge anybody yet: some may make the same mistakes." if is_open else _looks(found)
+    )
     return "annotators", f"{text}{looks}{_passes(s['data'])}"
 
 

@@ -506,7 +506,7 @@ def _actions(found: Findings) -> Iterator[Action]:
     text = f"{pairs} for {share} of the annotations that {wrong} ({most:,} of {total:,})."
     random = sum(row["chance"] for row in rows) if own["several"] else 0.0
     if own["several"]:
-        text += f" If mistakes were random, it would be {percent(random / total)}."
+        text += f" If mistakes were random, they would account for {percent(random / total)}."
         text += _no_more_than_chance(own, rows)
     if most >= total:  # All of them in all pairs says nothing.
         top = rows[0]
@@ -549,8 +549,8 @@ def _actions(found: Findings) -> Iterator[Action]:
 
 
 REVERSED = (
-    "The direction of a confusion is uncertain, because the inferred label may be wrong: if most "
-    "annotators make the same mistake, the label repeats it."
+    "Which of the two classes was mistaken for the other is uncertain. If most annotators make the "
+    "same mistake, the inferred label is wrong, too."
 )
 """Why no inferred label shows which of two classes is mistaken for the other."""
 
@@ -609,7 +609,10 @@ def _no_more_than_chance(own: Mapping[str, Any], named: Rows) -> str:
         return ""
     first, second = (f"“{shorten(str(top[name]))}”" for name in ("true", "given"))
     n = counted(top["n"] + top.get("back", 0), "annotation")
-    return f" {first} and {second} are confused in {n}, but hardly more often than by chance."
+    return (
+        f" {first} and {second} are not among the classes to clarify: they are confused in {n}, "
+        "but hardly more often than by chance."
+    )
 
 
 def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
@@ -641,12 +644,12 @@ def answer_confused(s: Mapping[str, Any]) -> Answer:
     if not pairs:
         return None, "No annotation differs from its label."
     if not mixed_up(found):
-        return "confusions", "No two classes clearly more often than by chance."
+        return "confusions", "No two classes are confused clearly more often than by chance."
     top = pairs[0]
     if found["truth"] != "gold":
         top = both_ways(pairs)[0]
         named = f"“{shorten(str(top['true']))}” and “{shorten(str(top['given']))}”"
-        text = f"Annotators disagree most often between {named}"
+        text = f"Annotators mix up {named} most often"
         if not found.get("known", True):
             return "confusions", f"{text}; it is not known which is right."
         return "confusions", f"{text}."
@@ -680,8 +683,8 @@ def answer_common(s: Mapping[str, Any]) -> Answer:
     if both := found.get("both"):
         names = " or ".join(f"“{shorten(str(each))}”" for each in both["classes"])
         n, of = f"{both['n']:,}", counted(both["of"], "annotator")
-        told = f"about {n} of the {of} of {names} items mixed up the two at least once"
-        return "common_confusions", f"Judged by the inferred labels, {told}."
+        told = f"{of} had items that were labelled {names}. About {n} of them mixed up the two at"
+        return "common_confusions", f"{told} least once."
     true, given = (f"“{shorten(str(top[name]))}”" for name in ("true", "given"))
     of = top.get("of", found["n_annotators"])
     whom = "All" if 1 < top["n"] == of else f"{top['n']:,} of the"

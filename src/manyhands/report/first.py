@@ -84,20 +84,19 @@ class First(NamedTuple):
     heading: str = "Worth a look"
 
 
-def told_of_agreement(found: Mapping[str, Any], on: str = "") -> str:
+def told_of_agreement(found: Mapping[str, Any]) -> str:
     """Say how well annotators agree, by alpha and its interval; "" where that is not known.
 
     Examples
     --------
-    >>> told_of_agreement({"alpha": 0.5, "low": None, "high": None}, " on the sets")
-    'The annotators agree on the sets with an alpha of 0.50, where 1 is full agreement and 0 is \
-chance.'
+    >>> told_of_agreement({"alpha": 0.5, "low": None, "high": None})
+    "Krippendorff's alpha of the answers is 0.50, where 1 is full agreement and 0 is chance."
     """
     if not found:
         return ""
     ends = "" if found["low"] is None else f" ({found['low']:.2f} to {found['high']:.2f})"
     return (
-        f"The annotators agree{on} with an alpha of {found['alpha']:.2f}{ends}, where 1 is full "
+        f"Krippendorff's alpha of the answers is {found['alpha']:.2f}{ends}, where 1 is full "
         "agreement and 0 is chance."
     )
 

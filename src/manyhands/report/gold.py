@@ -318,8 +318,8 @@ def _told_of_doubts(found: Mapping[str, Any]) -> str:
     n, of = doubts["total"], found["n"]
     if n > MOST_DOUBTED * of:
         return (
-            f"Several annotators contradict {n:,} of the gold labels. With so many, the annotators "
-            "are probably wrong rather than the gold labels."
+            f"Good annotators contradict {n:,} of the {of:,} gold labels. That is many, so the "
+            "annotators are probably wrong rather than the gold labels."
         )
     return f"Good annotators contradict {n:,} of the gold labels."
 

@@ -222,13 +222,14 @@ def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
     people = found["people"]
     who = ", ".join(people[:8]) + (f" and {len(people) - 8} more" if len(people) > 8 else "")
     yield (
-        f"{len(people)} people ({who}) labelled {found['n_items']:,} items together. They agree by "
-        f"{_number(kappa['kappa'])} beyond chance ({_number(kappa['low'])} to "
-        f"{_number(kappa['high'])}; 1 is full agreement)."
+        f"{len(people)} people ({who}) labelled the same {found['n_items']:,} items. Their "
+        f"agreement with one another is a kappa of {_number(kappa['kappa'])} "
+        f"({_number(kappa['low'])} to {_number(kappa['high'])}; 1 is full agreement, and 0 is "
+        "chance)."
     )
     yield compared_line(found["compared_as"])
     yield ""
-    yield "Agreement of each judge with people, as a share of a person's (1: like a person):"
+    yield "How well each judge agrees with people (1: as well as a person does), with its interval:"
     names = [str(judge["name"]) for judge in found["judges"]]
     width = max(map(len, names))
     for name, judge in zip(names, found["judges"], strict=True):
@@ -263,7 +264,7 @@ def line_of(judge: Mapping[str, Any]) -> str:
     if judge["low"] is not None and judge["high"] is not None:
         ends = f"{judge['low']:.2f}, {judge['high']:.2f}"
     best = "  *" if judge["may_be_best"] else ""
-    return f"{judge['r']:.2f} of a person [{ends}]  {judge['verdict']}{best}"
+    return f"{judge['r']:.2f} [{ends}]  {judge['verdict']}{best}"
 
 
 def _number(value: float | None) -> str:

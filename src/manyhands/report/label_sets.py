@@ -452,8 +452,8 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             [_doubt(row) for row in rows],
             [
                 f"write them into a sheet: {command} -n 50 --out review.csv",
-                "or correct them with the check boxes on the page of the command explore, "
-                "which prints the command that applies your corrections",
+                "or correct them with check boxes in a browser, on the page that the command "
+                "“explore” opens",
             ],
         )
     yield from _explain(found)
@@ -486,24 +486,35 @@ def _actions(found: SetFindings) -> Iterator[Action]:
         )
 
 
+def _wrong(n: float) -> str:
+    """Write how many options are expected to be wrong."""
+    return "fewer than one mistake" if n < 0.5 else f"about {n:,.0f} wrong or missing labels"
+
+
 def _expected_wrong(found: SetFindings, doubtful: Content) -> str:
     n = counted(doubtful["total"], "item")
     if not doubtful["is_told"]:
         return f"How many options of the {n} are wrong is not known."
     wrong = doubtful["expected_wrong"]
-    options = "fewer than one wrong option" if wrong < 0.5 else f"about {wrong:,.0f} wrong options"
     half = counted(doubtful["half"], "item")
-    return f"The model expects {options} in {n}, half of them in the {half} that come first."
+    return f"The model expects {_wrong(wrong)} in {n}, half of them in the first {half}."
 
 
 def _doubt(row: Content) -> Content:
     """Write an item with its most doubtful option; the page says first which item it is."""
     first = row["doubts"][0]
     labels = ", ".join(clipped(name) for name in row["labels"]) or "no label"
-    state = "given" if first["given"] else "not given"
+    name = f"“{clipped(first['option'])}”"
+    doubt = (
+        f"{name} is the least certain of them"
+        if first["given"] and len(row["labels"]) > 1
+        else f"{name} is given"
+        if first["given"]
+        else f"{name} is left out"
+    )
     text = (
-        f"{labels}; “{clipped(first['option'])}” is {state}, which is right with "
-        f"{percent(round(first['certainty'], 2))} probability ({first['n_ticked']} of "
+        f"{labels}. {doubt}; this is right with a probability of "
+        f"{percent(round(first['certainty'], 2))} ({first['n_ticked']} of "
         f"{row['n_annotations']} answers tick it)"
     )
     return {"id": row["id"], "text": text}
@@ -522,8 +533,8 @@ def _talk(found: SetFindings, expected: float) -> Iterator[Action]:
         ActionCode.TALK,
         "set_annotators",
         f"{who} labels, or {'ticks' if n == 1 else 'tick'} too much",
-        "The sets allow for this, as far as the answers show it. Show these annotators examples "
-        "before they answer more.",
+        "The sets are already corrected for this, as far as the answers show it. Show these "
+        "annotators examples before they answer more.",
         min(sum(row["extra"] for row in rows) / each, expected),
         [_habit(row, people["typical"]) for row in rows[: LIMITS["actions"]]],
     )
@@ -576,7 +587,9 @@ def _explain(found: SetFindings) -> Iterator[Action]:
     yield Action(
         ActionCode.EXPLAIN,
         "set_options",
-        f"Explain {counted(len(rows), 'option')} better",
+        f"Explain {counted(len(rows), 'option')} better"
+        if len(rows) > 1
+        else f"Explain the option “{clipped(rows[0]['option'])}” better",
         f"Annotators hardly agree on when to tick {names}. Clearer guidelines, or options that do "
         "not overlap, would help more than further answers.",
         sum(row["expected_wrong"] for row in rows) / 3,
@@ -627,7 +640,7 @@ def told_of_sets(sets: SetFindings) -> str:
         return text
     text = f"About {_range(given)} of the {labels} are right"
     if found is not None:
-        text += f". About {_range(found)} of the labels that apply were given"
+        text += f". The sets contain about {_range(found)} of the labels that apply"
         return f"{text}. Both are estimated from how annotators agree, not measured."
     return f"{text}: estimated from how annotators agree, not measured."
 
@@ -639,7 +652,10 @@ def _range(level: Level) -> str:
 def told_of_decision(rule: str, threshold: float | None, decided: SetDecision) -> str:
     """Say how sets were decided, and why so."""
     if threshold is not None:
-        return f"An option is ticked where its probability is at least {threshold:g}, as you asked."
+        return (
+            "A label is given to an item if its probability is at least "
+            f"{threshold:g}, as you asked."
+        )
     if rule == "f1":
         low, high = decided.threshold.min(), decided.threshold.max()
         return (
@@ -649,8 +665,9 @@ def told_of_decision(rule: str, threshold: float | None, decided: SetDecision) -
             "annotators overlook labels, and can cost if they do not."
         )
     return (
-        "An option is ticked if it is more probable than not, which makes the fewest mistakes. "
-        "If overlooked labels are worse than false labels, add --rule f1 or a lower --threshold."
+        "A label is given to an item if it is more probable than not. This makes the fewest "
+        "mistakes. If missing labels are worse than false labels, add --rule f1, or a --threshold "
+        "below 0.5."
     )
 
 
@@ -672,7 +689,7 @@ def first_screen(s: Mapping[str, Any]) -> First:
 def _told_of_agreement(s: Mapping[str, Any]) -> str:
     """Say how well annotators agree on sets; "" where that is not known."""
     rows = (s.get("set_agreement") or {}).get("rows")
-    return told_of_agreement(rows[0], " on the sets") if rows else ""
+    return told_of_agreement(rows[0]) if rows else ""
 
 
 def answer_data(s: Mapping[str, Any]) -> Answer:
@@ -724,8 +741,7 @@ def answer_items(s: Mapping[str, Any]) -> Answer:
             "It is not known how many options are wrong. The most doubtful items come first.",
         )
     wrong = own["expected_wrong"]
-    number = "fewer than one wrong option" if wrong < 0.5 else f"about {wrong:,.0f} wrong options"
-    return "set_items", f"The model expects {number}; the items with the most come first."
+    return "set_items", f"The model expects {_wrong(wrong)}; the items with the most come first."
 
 
 SET_SECTIONS: Final[tuple[Section, ...]] = (

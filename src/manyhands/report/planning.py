@@ -364,7 +364,7 @@ def enough(plan: Mapping[str, Any] | None) -> str:
     rate = correcting(plan["n"], gain, ordered=plan.get("unit") == "grade")
     n = count(plan["n"], "further annotation")
     who = f"{n}, from a new annotator," if plan["newcomer"] else n
-    told = f"according to {plan['source']}, {who} would correct {rate}."
+    told = f"the model ({plan['source']}) expects that {who} would correct {rate}."
     if plan["stop"]:
         told = told.removesuffix(".")
         right = plan.get("right")
@@ -533,8 +533,8 @@ def plan_actions(found: Findings) -> Iterator[Action]:
                 "review",
                 f"Check {N_RANDOM} random labels",
                 "Only labels that you check yourself can show how good the annotators are. This "
-                f"command draws {N_RANDOM} items. Fill in their labels, and give the file as "
-                "--known.",
+                f"command draws {N_RANDOM} items. Fill in their labels. Then repeat the command "
+                "that made this report, with --known sample.csv.",
                 n_instances,
                 command=DRAW_SAMPLE,
             )
@@ -558,7 +558,7 @@ def _of_answers(plan: Mapping[str, Any]) -> str:
     """Say what the next answers are for."""
     if plan["n_warm_up"]:
         return "Second answers to the same items show who can be trusted."
-    return "These answers are expected to tell the most about the labels in doubt."
+    return "Of all answers, these are expected to help most to settle the doubtful labels."
 
 
 EXPLORE = "manyhands explore FOLDER --annotations ANNOTATIONS"

@@ -161,8 +161,8 @@ def _headline(model: BradleyTerry) -> str:
     table, n = model.table_, _n_compared(model)
     if model.n_components_ > 1:
         return (
-            f"{counted(model.n_components_, 'group')} of items are never compared with each other, "
-            "so each group has a ranking of its own."
+            f"{counted(model.n_components_, 'group')} of items were never compared with each "
+            "other, so each group has a ranking of its own."
         )
     order = in_order(model)
     best = int(order[0])

@@ -170,7 +170,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         _queue_rows(own.queue, first)["rows"][: LIMITS["actions"]],
         [
             "this command opens a page on which you correct a label with one key. When you "
-            "stop it, it prints the command that applies your corrections"
+            "stop the command (Ctrl+C), it prints another one, which applies your corrections"
         ],
         EXPLORE,
     )

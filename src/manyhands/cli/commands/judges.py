@@ -153,8 +153,8 @@ def judges(
     say("")
     if by_name:
         say(
-            f"{', '.join(map(str, by_name))} are taken as models because of their names; "
-            "--people or --groups names others."
+            f"These annotators count as models because of their names: "
+            f"{', '.join(map(str, by_name))}. To change this, use --people or --groups."
         )
     for text in result["notes"]:
         say(with_options(text if text.endswith(".") else f"{text}."))
