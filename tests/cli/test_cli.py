@@ -101,6 +101,17 @@ def test_the_first_screen_of_help_is_enough_to_begin(command, first, monkeypatch
     assert shown.index("--task") < shown.index("--encoding") < shown.index("--excel")
 
 
+@pytest.mark.parametrize(
+    ("command", "measuring"), [("aggregate", "gold"), ("fit", "gold"), ("next", "audit")]
+)
+def test_help_tells_labels_that_only_measure_from_labels_that_are_used(command, measuring):
+    shown = " ".join(re.sub(r"[│\s]+", " ", done(command, "--help").stdout).split())
+    only = re.search(rf"--{measuring} FILE (A person's labels .*?) --", shown)[1]
+    used = re.search(r"--known FILE (A person's labels .*?) --", shown)[1]
+    assert "only measure how many labels are right (--known also uses them)" in only
+    assert "to use for their items" in used
+
+
 def test_help_names_no_type_of_python():
     for command in COMMANDS:
         shown = done(command, "--help").stdout

@@ -93,9 +93,9 @@ Gold = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="True labels, to measure how many labels are right: a table with the columns "
-        "task,label[,split], or an export that holds gold labels. They do not change any label, "
-        "but the reported probabilities are calibrated on them.",
+        help="A person's labels that only measure how many labels are right (--known also uses "
+        "them): a table with the columns task,label[,split], or an export that holds gold labels. "
+        "They change no label, but the reported probabilities are calibrated on them.",
     ),
 ]
 
@@ -104,8 +104,8 @@ Known = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Labels that are certain, such as those of reviewed items, from which the method "
-        "learns: a table with the columns task,label. May be repeated.",
+        help="A person's labels to use for their items, such as those of a review: a table with "
+        "the columns task,label. The method learns from them. May be repeated.",
     ),
 ]
 

@@ -202,15 +202,15 @@ PilotGold = Annotated[
 Truth = Annotated[
     OptionalPath,
     _file(
-        "True labels, used only to measure how often annotators are right: a table with the "
+        "A person's labels that only measure how often annotators are right: a table with the "
         "columns task,label."
     ),
 ]
 Audit = Annotated[
     OptionalPath,
     _file(
-        "Labels of items that you drew at random and checked: a table with the columns "
-        "task,label. They are used to measure how many labels are right."
+        "A person's labels of items drawn at random, which only measure how many labels are right "
+        "(--known also uses them): a table with the columns task,label."
     ),
 ]
 Rows = Annotated[
@@ -440,10 +440,10 @@ def next_(
     cost: Cost = None,
     pairs: Pairs = None,
     known: Known = None,
+    model: PlannedWith = None,
     gold: Truth = None,
     audit: Audit = None,
     min_gain: MinGain = 0.02,
-    model: PlannedWith = None,
     inputs: Joining,
     seed: Seed = 0,
     reading: FamilyReading,
