@@ -149,7 +149,13 @@ def test_corrections_of_a_classifiers_labels_go_to_the_classifier(home, short):
     assert (after["probability"] == 1).sum() == len(sheet)
     assert len(after) == len(before)
     said = done("next", *answers, "--model", "my model").stdout
-    assert "by the annotations alone, so its figures differ" in said
+    assert (
+        "(It forecasts the labels that Dawid and Skene's method infers from the annotations" in said
+    )
+    assert "Mistakes that annotators share are not allowed for" in said
+    alone = done("next", *answers).stdout
+    assert "It forecasts" not in alone
+    assert "features" not in alone
 
 
 def test_people_whose_quality_nothing_shows_are_told_the_command_that_would(home):

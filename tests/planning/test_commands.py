@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from manyhands import CrowdStackingClassifier
+from manyhands import AnnotationPlanner, CrowdStackingClassifier
 from manyhands.classifiers.stacking import members
 from manyhands.cli.commands.planning import _told_stop
 from manyhands.encoders import ImageEncoder
+from manyhands.planning import Suggestion
 from manyhands.planning.pool import Worlds
 from manyhands.planning.replay import Curves, Replay
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
@@ -242,6 +243,10 @@ def test_the_next_batch_as_tasks_with_assignees(pilot):
 def test_features_join(pilot):
     batch = done_json("next", "A.csv", "-n", 4, "--features", "X.npy")
     assert len(batch["pairs"]) == 4
+    told = done("next", "A.csv", "-n", 4, "--features", "X.npy").stdout
+    assert "because features also show how good the annotators are" in told
+    assert "Mistakes that annotators share" not in told  # These are.
+    assert "It forecasts the labels that Dawid and Skene's method infers" in told
     queue = done_json("review", "A.csv", "-n", 5, "--features", "X.npy")
     assert len(queue["queue"]) == 5
     assert queue["classifier_weight"] > 0
@@ -332,6 +337,26 @@ def test_a_budget_is_forecast_or_replayed(pilot, monkeypatch):
     replayed = done("budget", "A.csv", "--gold", "gold.csv", *short, "--folder", "steps")
     assert "uniform" in replayed.stdout
     assert len(list(Path("steps").iterdir())) == 3
+
+
+def test_the_share_of_right_answers_is_that_of_the_posterior_and_the_annotators(pilot):
+    """Also of a new annotator, who is like the crowd, and of a new item, like the prior."""
+    planner = AnnotationPlanner(random_state=0).fit(pilot)
+    believed, i, r = planner._beliefs, [3, 0], [1, 0]
+    pairs = [
+        (pilot.instances[a].item(), pilot.annotators[b].item()) for a, b in zip(i, r, strict=True)
+    ]
+    pairs += [(pilot.instances[5].item(), "new"), ("new", pilot.annotators[2].item())]
+    batch = Suggestion(
+        *(np.array(x, dtype=object) for x in zip(*pairs, strict=True)), np.zeros(4), np.zeros(4)
+    )
+    own = [
+        sum(believed.posterior[a, k] * believed.confusion[b, k, k] for k in range(3))
+        for a, b in zip(i, r, strict=True)
+    ]
+    own += [sum(believed.posterior[5, k] * believed.pooled[k, k] for k in range(3))]
+    own += [sum(believed.prior[k] * believed.confusion[2, k, k] for k in range(3))]
+    assert planner._expected_right(batch) == pytest.approx(np.mean(own))
 
 
 def test_a_budget_says_where_to_stop():

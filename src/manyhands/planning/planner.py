@@ -371,6 +371,17 @@ class AnnotationPlanner(BaseEstimator):
         new = len(pool.instances) - len(self.is_known_)
         return ~np.concatenate([self.is_known_, np.zeros(new, dtype=bool)])
 
+    def _expected_right(self, batch: Suggestion) -> float:
+        """Return the share of a batch's answers that is expected to be right."""
+        table, n, r = self.table_, self.table_.n_instances, self.table_.n_annotators
+        beliefs = self._beliefs.extended(n + 1, r + 1)  # All that are new are alike.
+        rows = {name: k for k, name in enumerate(table.instances.tolist())}
+        columns = {name: k for k, name in enumerate(table.annotators.tolist())}
+        i = [rows.get(name, n) for name in batch.instances.tolist()]
+        who = [columns.get(name, r) for name in batch.annotators.tolist()]
+        right = beliefs.confusion[who].diagonal(axis1=1, axis2=2)
+        return float((beliefs.posterior[i] * right).sum(axis=1).mean())
+
     def _full(self, batch: Suggestion, n: int) -> Suggestion:
         if len(batch) < n:
             warn_caller(

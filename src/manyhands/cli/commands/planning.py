@@ -602,11 +602,19 @@ def next_(
     if new_items is not None:
         say(told_of_new_items(new_items))
     say(answer)
+    if gains is not None:
+        inferred = None if found is None else found.inputs.inferred
+        of_classifier = inferred is not None and inferred.kind == "classifier"
+        say(_of_answers(planner, batch, has_features=of_classifier or read.proba is not None))
     if how_many is not None:
-        differs = source not in {"DawidSkene", "DawidSkene and the stack"}
+        alone = (
+            " (It forecasts the labels that Dawid and Skene's method infers from the annotations "
+            "alone, so it begins at another share of right labels.)"
+        )
+        differs = source != "DawidSkene"
         say(
             f"How many annotations per item are worth buying: `{how_many}`"
-            + (" (by the annotations alone, so its figures differ)" if differs else "")
+            f"{alone if differs else ''}"
         )
     if judged:
         least = limit(plan)
@@ -615,6 +623,24 @@ def next_(
         say(f"{'stop' if stopping.stop else 'go on'}: {why}")
         if stopping.stop and len(batch):
             say("the pairs above are the best ones to ask if you go on all the same")
+
+
+def _of_answers(planner: Any, batch: Any, *, has_features: bool) -> str:
+    """Say how many answers of a batch are expected to be right, on which their gain depends."""
+    from manyhands.inference.base import BaseAggregator
+
+    told = (
+        f"The plan expects {percent(planner._expected_right(batch))} of these answers to be right."
+    )
+    if not has_features:
+        return told
+    told += (
+        " This and the gain differ from those of a plan without features, because features also "
+        "show how good the annotators are. Each answer counts for its own item alone."
+    )
+    if not isinstance(planner.aggregator_, BaseAggregator):
+        told += " Mistakes that annotators share are not allowed for, so the gain may be smaller."
+    return told
 
 
 def _screened(planner: Any, export: Any) -> Any:
