@@ -101,29 +101,55 @@ MEASURES = {
 }
 """Names of the measures of agreement, by their names in Python."""
 
-GROUPS_OPTION = (
+OF_COMMANDS = (
     (
         r"groups=, on the command line --groups; groups=\{\} or --groups none",
         "--groups COLUMN or FILE; --groups none",
     ),
     (r"groups=\{\}, on the command line --groups none", "--groups none"),
     (r"groups=dict\.fromkeys\(\[.*?\], 'llm'\), on the command line --groups", "--groups"),
+    (
+        r"fit GoldCorrected with gold labels of (\d+ or more instances drawn at random)"
+        r"(?: \(gold=\))?",
+        r"use --method gold-corrected with known labels of \1 (--known FILE)",
+    ),
+    (
+        r"fit GoldCorrected with more gold labels: (\d+ or more instances drawn at random in all) "
+        r"\((\d+) so far\)",
+        r"use --method gold-corrected with more known labels: \1, \2 so far (--known FILE)",
+    ),
+    (
+        r"fit GoldCorrected with the (\d+) gold labels",
+        r"use --method gold-corrected with the \1 gold labels as known labels (--known FILE)",
+    ),
+    (
+        r"Give the people's labels as gold to GoldCorrected, with no family declared",
+        "Give the people's labels as a file of known labels, with no family declared: "
+        "--known FILE --method gold-corrected --groups none, without --people",
+    ),
 )
-"""Patterns of the text by which messages for Python and the command line declare families, and the
-text for the command line alone."""
+"""Patterns of what messages for Python say of families and of gold, and the text for reports and
+the command line."""
+
+INSTANCE = re.compile(r"(?<![\w'\"“‘/\\.=-])instance(?=s?(?![\w'\"”’/\\=-]|\.\w))")
+"""An instance, which reports and the command line call an item; not in names, which are quoted, and
+files."""
 
 
-def with_groups_option(text: str) -> str:
-    """Replace Python's way to declare families in a message by the command line's.
+def for_commands(text: str) -> str:
+    """Write a message for Python in the words of reports and of the command line.
 
     Examples
     --------
-    >>> with_groups_option("nobody shares mistakes: groups={}, on the command line --groups none")
+    >>> for_commands("nobody shares mistakes: groups={}, on the command line --groups none")
     'nobody shares mistakes: --groups none'
+    >>> for_commands("fit GoldCorrected with gold labels of 30 or more instances drawn at random")
+    'use --method gold-corrected with known labels of 30 or more items drawn at random (--known \
+FILE)'
     """
-    for pattern, phrase in GROUPS_OPTION:
+    for pattern, phrase in OF_COMMANDS:
         text = re.sub(pattern, phrase, text)
-    return text
+    return INSTANCE.sub("item", text)
 
 
 def percent(share: float | None) -> str:

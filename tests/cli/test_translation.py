@@ -181,6 +181,16 @@ def test_every_option_that_messages_name_exists():
         ("fit GoldCorrected with gold labels of 10 or more instances drawn at random (gold=)",
          "use --method gold-corrected with known labels of 10 or more items drawn at random "
          "(--known FILE)"),
+        ("fit GoldCorrected with more gold labels: 30 or more instances drawn at random in all (9 "
+         "so far).",
+         "use --method gold-corrected with more known labels: 30 or more items drawn at random in "
+         "all, 9 so far (--known FILE)."),
+        ("fit GoldCorrected with the 60 gold labels if they were drawn at random.",
+         "use --method gold-corrected with the 60 gold labels as known labels (--known FILE) if "
+         "they were drawn at random."),
+        ("Give the people's labels as gold to GoldCorrected, with no family declared.",
+         "Give the people's labels as a file of known labels, with no family declared: --known "
+         "FILE --method gold-corrected --groups none, without --people."),
         ("skip holds 'dog', which is", "--skip holds 'dog', which is"),
         ("The 'tol' parameter of X must be a float. Got -1 instead.",
          "--set tol=-1: it must be a float in X"),

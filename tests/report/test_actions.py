@@ -40,7 +40,7 @@ from manyhands.report.items import IMAGE_BYTES
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import FORESEEN
 from manyhands.report.questions import find_answers
-from manyhands.wording import N_RANDOM, with_groups_option
+from manyhands.wording import N_RANDOM, for_commands
 from tests.report.conftest import (
     EVIL,
     FakeClassifier,
@@ -137,7 +137,7 @@ def test_shared_mistakes_come_before_the_people_whom_they_outvote(tmp_path):
         model = DawidSkene().fit(table)
     summary = json.loads(json.dumps(summarize(table, aggregator=model)))
     warning = doubts(summary)["shared-mistakes"]
-    assert warning == with_groups_option(str(told[0].message))
+    assert warning == for_commands(str(told[0].message))
     assert "groups=" not in warning
     assert warning.startswith("Annotators 3, 4, 5, 6 agree with one another more than")
     first = summary["actions"][0]
@@ -147,7 +147,12 @@ def test_shared_mistakes_come_before_the_people_whom_they_outvote(tmp_path):
     assert text.count(warning) == text.count(OUTVOTED) == 1
     assert "closer look" not in text
     measured = doubts(summarize(table, gold=truth))["shared-mistakes"]
-    assert "fit GoldCorrected with the 400 gold labels" in measured
+    assert (
+        "use --method gold-corrected with the 400 gold labels as known labels (--known FILE) if "
+        "they were drawn at random"
+    ) in measured
+    assert "GoldCorrected" not in warning + measured
+    assert "instance" not in warning + measured
     store = AnnotationStore.create(tmp_path / "store", table)
     assert "A store carries no families" in doubts(summarize(store))["shared-mistakes"]
 

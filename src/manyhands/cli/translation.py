@@ -8,7 +8,7 @@ from ast import literal_eval
 from collections.abc import Callable
 from typing import Final
 
-from manyhands.wording import with_groups_option
+from manyhands.wording import for_commands
 
 QUOTES: Final = "'\""
 
@@ -102,11 +102,6 @@ PHRASES: Final[list[tuple[str, str]]] = [
     (r"\b(\w+) and (\w+) of the protocol\b", r"\1= and \2="),
     (r"\blowercase=True\b", "--lowercase"),
     (r"\bordered=True\b", "--ordered"),
-    (
-        r"Give the people's labels as gold to GoldCorrected, with no family declared",
-        "Give the people's labels as a file of known labels, with no family declared: "
-        "--known FILE --method GoldCorrected --groups none, without --people",
-    ),
     (r"\(gold=, on the command line --known\)", "(--known FILE)"),
     (r"\bnext_for\(\) lists", "`manyhands next ANNOTATIONS` lists"),
     (r"\banother checkpoint=", "--restart, or another --out"),
@@ -139,11 +134,6 @@ PHRASES: Final[list[tuple[str, str]]] = [
     ),
     (r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", r"\1 has no parameter \2"),
     (
-        r"fit GoldCorrected with gold labels of (\d+ or more instances drawn at random)"
-        r"(?: \(gold=\))?",
-        r"use --method gold-corrected with known labels of \1 (--known FILE)",
-    ),
-    (
         r"\baggregator=(\w+) infers single labels, and y is a LabelSetTable; give "
         r"aggregator=(\w+)\(\) or \w+\(\), or take one option, y\.option\(name\)",
         r"--set aggregator=\1 infers single labels, and the answers are sets; leave it out (\2 "
@@ -166,9 +156,6 @@ PHRASES: Final[list[tuple[str, str]]] = [
     ),
 ]
 """Whole phrases, as regular expressions."""
-
-INSTANCE: Final = re.compile(r"(?<![\w'\"“‘/\\.=-])instance(?=s?(?![\w'\"”’/\\=-]|\.\w))")
-"""An instance, which the command line calls an item; not in names, which are quoted, and files."""
 
 OF_GOLD: Final = re.compile(r"^--(gold|known|audit)\b")
 """Beginnings of messages about tables whose columns have fixed names."""
@@ -218,10 +205,9 @@ def with_options(text: str) -> str:
     >>> with_options("no column 'instance': 3 of the 9 instances have no instance.csv")
     "no column 'instance': 3 of the 9 items have no instance.csv"
     """
-    text = READ_AGAIN.sub(_aggregated, with_groups_option(text))
+    text = READ_AGAIN.sub(_aggregated, for_commands(text))
     for pattern, phrase in PHRASES:
         text = re.sub(pattern, phrase, text)
-    text = INSTANCE.sub("item", text)
     if OF_GOLD.match(text):
         text = re.sub(r"(there is no column '[^']*') \(--\w+\)", r"\1", text)
         return re.sub(r"\. Pass \w+=<name of the column>", "", text)

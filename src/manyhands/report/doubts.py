@@ -16,7 +16,7 @@ from manyhands.inference.identifiability import unidentified_numbers, warn_of_al
 from manyhands.inference.shared_mistakes import gold_can_choose, warn_of_shared_mistakes
 from manyhands.report.inputs import Inputs
 from manyhands.report.section import Findings
-from manyhands.wording import with_groups_option
+from manyhands.wording import for_commands
 
 Warnings = Iterator[tuple[str, str]]
 """Codes for programs (`WarningCode`), and texts for readers."""
@@ -89,7 +89,7 @@ def identification(table: Any, posterior: Any = None, known: Any = None) -> Warn
         warnings.simplefilter("always")
         warn_of_all(table, posterior, known)
     for warning in caught:
-        yield WarningCode.NOT_IDENTIFIABLE, _sentence(with_groups_option(str(warning.message)))
+        yield WarningCode.NOT_IDENTIFIABLE, _sentence(for_commands(str(warning.message)))
 
 
 def _about_shared_mistakes(inputs: Inputs) -> Warnings:
@@ -122,10 +122,10 @@ def shared_mistakes(table: Any, n_gold: int = 0) -> Warnings:
     for warning in caught:
         for code, category in SHARED.items():
             if issubclass(warning.category, category):
-                yield code, _sentence(with_groups_option(str(warning.message)))
+                yield code, _sentence(for_commands(str(warning.message)))
 
 
 def _about_classifier(inputs: Inputs) -> Warnings:
     """Yield what the classifier itself warned of in its fit."""
     for code, text in getattr(inputs.classifier, "doubts_", {}).items():
-        yield code, _sentence(with_groups_option(text))
+        yield code, _sentence(for_commands(text))
