@@ -145,19 +145,19 @@ def told_of_label(label: Any, wrong: float | None, other: Any) -> str:
     Examples
     --------
     >>> print(told_of_label("cat", 0.26, "dog"))
-    labelled “cat”, probably right (74\u202f%); otherwise “dog”
+    labelled “cat”, probably right (74\u202f%); next most probable: “dog”
     >>> print(told_of_label("cat", 0.55, "dog"))
-    undecided: “cat” is the likeliest (45\u202f%), then “dog”
+    undecided: “cat” is the most probable (45\u202f%), then “dog”
     """
     first, second = (f"“{shorten(str(name))}”" for name in (label, other))
     if wrong is None:
-        return f"labelled {first}; otherwise {second}"
+        return f"labelled {first}; next most probable: {second}"
     right = 1 - wrong
     if right >= SURE_ENOUGH:
-        return f"labelled {first}, probably right ({percent(right)}); otherwise {second}"
+        return f"labelled {first}, probably right ({percent(right)}); next most probable: {second}"
     if right >= 0.5:
         return f"undecided between {first} ({percent(right)}) and {second}"
-    return f"undecided: {first} is the likeliest ({percent(right)}), then {second}"
+    return f"undecided: {first} is the most probable ({percent(right)}), then {second}"
 
 
 def told_of_annotator(row: Mapping[str, Any]) -> str:
