@@ -18,6 +18,7 @@ from manyhands.io.consensus_labels import REVIEW_RULE, RULE
 from manyhands.planning import screen_annotators
 from manyhands.report import planning
 from manyhands.report.confusions import REVERSED
+from manyhands.report.review import half_of_wrong
 from tests.cli.conftest import QUICK, done, done_json, read_rows, run, write_csv
 from tests.explore.test_explore import ask
 
@@ -198,6 +199,27 @@ def test_the_first_screen_names_a_label_for_review_only_if_the_table_of_labels_d
     else:
         assert "Review these labels" not in page
         assert "check" not in steps or "review" not in steps["check"]["text"].lower()
+
+
+def test_where_half_of_the_wrong_labels_are_is_printed_and_on_the_first_screen():
+    """The number is that of labels.csv by hand, and the labels before it are the wrong ones."""
+    told = r"half of the wrong (?:labels|ones) are expected among the first (\d+)\."
+    said = re.search(told, " ".join(done("aggregate", "A.csv", "--out", "labels").stdout.split()))
+    summary = json.loads(Path("labels/summary.json").read_text())
+    step = next(each for each in summary["actions"] if each["code"] == "check")
+    assert re.search(told, step["text"])[1] == said[1]
+    rows = {row["task"]: row for row in read("labels/labels.csv")}
+    done("review", "A.csv", "--model", "labels", "-n", str(N), "--out", "review.csv")
+    listed = [rows[row["task"]] for row in read("review.csv")]
+    wrong = np.cumsum([1 - float(row["probability"]) for row in listed])
+    assert int(said[1]) == 1 + np.flatnonzero(wrong >= wrong[-1] / 2)[0] < N / 2
+    truth = {row["task"]: row["label"] for row in read("gold.csv")}
+    is_wrong = np.array([row["label"] != truth[row["task"]] for row in listed])
+    assert is_wrong[: int(said[1])].sum() >= 0.4 * is_wrong.sum() > 0
+    # One label alone is not told of.
+    assert half_of_wrong({"review": {"half": 1, "n_expected_wrong": 1.4}}) is None
+    assert half_of_wrong({"review": {"half": 3, "n_expected_wrong": 2.1}}) == 3
+    assert half_of_wrong({}) is None
 
 
 def test_the_rule_that_is_printed_is_that_of_every_label():

@@ -172,6 +172,11 @@ def say_actions(result: dict[str, Any]) -> None:
     if not counts:
         return
     say(recommended(counts, "label", "annotations", result.get("n_known", 0)))
+    if (half := result.get("half_of_wrong")) is not None:
+        say(
+            "In the order of the report, half of the wrong labels are expected among the first "
+            f"{half:,}."
+        )
     from manyhands.io.consensus_labels import REVIEW_RULE
 
     say(result["rule"])

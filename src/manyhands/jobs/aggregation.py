@@ -41,6 +41,7 @@ from manyhands.metrics.certainty import certainty_of, with_open
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.headline import tell_labels
+from manyhands.report.review import half_of_wrong
 from manyhands.scale.store import AnnotationStore
 from manyhands.wording import SCORES
 
@@ -102,7 +103,9 @@ def aggregate_table(
     dict
         ``method``, ``n_instances``, ``n_undecided``, ``labels`` (task, label, probability, which is
         None where it is unknown),
-        ``actions`` (number of instances per recommended action), ``n_known`` (known labels, which
+        ``actions`` (number of instances per recommended action), ``half_of_wrong`` (how many of the
+        most doubtful labels hold half of the wrong ones, as the report expects it; None without a
+        report), ``n_known`` (known labels, which
         are among the accepted ones), ``level`` (share of right labels,
         with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
         words), ``annotators`` (annotator, n_annotations, severity in grades, severity_low_95,
@@ -265,11 +268,13 @@ def _concluded(
     found = consensus(table, posterior, values[codes], **judged)
     found = replace(found, random=aggregator._random_gold)
     files: list[Path] = []
+    summary: dict[str, Any] = {}
     if place is not None and place.suffix:
         name = type(aggregator).__name__
         files = [write_consensus(place, found, method=name, **options)]
     elif place is not None:
-        files = _write_folder(place, found, aggregator, matched, title, named=named, **options)
+        own = (place, found, aggregator, matched, title)
+        files, summary = _write_folder(*own, named=named, **options)
     return {
         "method": type(aggregator).__name__,
         "n_instances": table.n_instances,
@@ -277,6 +282,7 @@ def _concluded(
         "labels": label_rows(codes, found.probability, table.instances, table.classes),
         "actions": found.count_actions(),
         "rule": found.rule,
+        "half_of_wrong": half_of_wrong(summary),
         "n_known": int(found.known.sum()),
         **told.to_dict(),
         "annotators": severity_rows(aggregator),
@@ -332,8 +338,11 @@ def _write_folder(
     keep_formulas: bool,
     shown: Shown | None,
     named: Mapping[str, Any] | None,
-) -> list[Path]:
-    """Write model, labels, annotators and a report, and the labels in the format of a tool."""
+) -> tuple[list[Path], dict[str, Any]]:
+    """Write model, labels, annotators and a report, and the labels in the format of a tool.
+
+    Returns the files and the summary.
+    """
     table = aggregator.table_
     given: dict[str, Any] = {}
     decided = (found.codes >= 0) | (found.n_annotations == 0)
@@ -355,7 +364,7 @@ def _write_folder(
         path = folder / tool_file(to)
         method = type(aggregator).__name__
         files.append(write_consensus(path, found, to=to, export=export, method=method))
-    return files
+    return files, summary
 
 
 def profile_annotators(

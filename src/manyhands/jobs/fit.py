@@ -32,6 +32,7 @@ from manyhands.metrics import Level, accuracy, accuracy_on_new_items, macro_f1
 from manyhands.metrics.grades import score_grades
 from manyhands.metrics.vote_shares import predicted_codes
 from manyhands.report.headline import headline, headline_of_new_items
+from manyhands.report.review import half_of_wrong
 from manyhands.selection import cross_predict
 from manyhands.training.seeding import (
     in_first_process,
@@ -117,7 +118,8 @@ def run_job(
     dict
         ``levels`` (shares of right labels and of right predictions of new items, with intervals and
         sources), ``headline`` (the same in words), ``actions`` (number of labels per recommended
-        action; these three in the first process only), ``method``, ``data`` (counts of the training
+        action), ``half_of_wrong`` (how many of the most doubtful labels hold half of the wrong
+        ones; these four in the first process only), ``method``, ``data`` (counts of the training
         data), ``labels_rest_on`` ("features", or "annotations and features"), ``seeds``,
         ``left_out`` (number of annotations of rows outside the train split),
         ``known`` (number of known labels, if there are some), ``records`` (one dict per seed:
@@ -192,6 +194,7 @@ def run_job(
             _clear_checkpoints(place)
     lines = (headline(summary), headline_of_new_items(summary))
     more = {"levels": summary.get("levels"), "headline": [line for line in lines if line]}
+    more["half_of_wrong"] = half_of_wrong(summary)
     more |= {} if is_known is None else {"known": int(is_known.sum())}
     return _result(model, table, train, records, found) | more
 

@@ -19,6 +19,7 @@ from manyhands.jobs.gold import (
 from manyhands.jobs.outputs import job_folder, keep_model, labels_rest_on
 from manyhands.metrics import Level
 from manyhands.report.headline import headline, headline_of_new_items
+from manyhands.report.review import half_of_wrong
 from manyhands.selection import Selection, select
 
 FOLDS = "folds"
@@ -50,9 +51,9 @@ def run_selection(
     Returns
     -------
     dict
-        ``data``, ``actions``, ``labels_rest_on``, ``left_out``, ``levels`` and ``headline`` as
-        `run_job` returns them, ``selection`` (`Selection.to_dict`), and ``splits`` (split ->
-        metrics of the chosen model; empty without gold).
+        ``data``, ``actions``, ``half_of_wrong``, ``labels_rest_on``, ``left_out``, ``levels`` and
+        ``headline`` as `run_job` returns them, ``selection`` (`Selection.to_dict`), and ``splits``
+        (split -> metrics of the chosen model; empty without gold).
 
     Raises
     ------
@@ -92,6 +93,7 @@ def run_selection(
         "levels": summary.get("levels"),
         "headline": [line for line in lines if line],
         "actions": labels.count_actions(),
+        "half_of_wrong": half_of_wrong(summary),
         "rule": labels.rule,
         "labels_rest_on": labels_rest_on(found.estimator_),
         "left_out": table.n_annotations - train.n_annotations,

@@ -164,7 +164,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         ActionCode.CHECK,
         "review",
         title,
-        need + _how_many_wrong(section["n"], levels, wrong),
+        need + _how_many_wrong(section, levels, wrong),
         # Half of the expected mistakes come first in this order.
         (section["n_to_review"] if wrong is None else wrong) / 2,
         _queue_rows(own.queue, first)["rows"][: LIMITS["actions"]],
@@ -184,10 +184,22 @@ def _needs(n: int) -> str:
     return "needs" if n == 1 else "need"
 
 
-def _how_many_wrong(n: int, levels: Mapping[str, Any] | None, wrong: float | None) -> str:
+def half_of_wrong(summary: Mapping[str, Any]) -> int | None:
+    """Return how many labels to check to meet half of the wrong ones; None if these are few."""
+    found = summary.get("review") or {}
+    return found.get("half") if (found.get("n_expected_wrong") or 0.0) >= FEW_WRONG else None
+
+
+FEW_WRONG = 2.0
+"""Expected number of wrong labels below which nobody is told where half of them are."""
+
+
+def _how_many_wrong(section: Content, levels: Mapping[str, Any] | None, wrong: float | None) -> str:
     """Say how many labels are wrong, as the headline implies it, and what is listed."""
-    labels = counted(n, "label")
-    listed = "The most doubtful labels come first."
+    labels = counted(section["n"], "label")
+    half = half_of_wrong({"review": section})
+    most = "" if half is None else f": half of the wrong ones are expected among the first {half:,}"
+    listed = f"The most doubtful labels come first{most}."
     unseen = SHARED_LOOK_CERTAIN
     level = None if levels is None else levels["labels"]
     if wrong is None or levels is None or level is None:
