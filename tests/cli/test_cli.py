@@ -18,13 +18,14 @@ from manyhands import load_demo
 from manyhands.agreement import krippendorff_alpha
 from manyhands.cli import main
 from manyhands.cli.app import app
+from manyhands.cli.commands.aggregate import CLEAR, _told_apart
 from manyhands.cli.errors import exit_code, message_of
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting import PROTOCOLS, pilots
 from manyhands.io import read_annotations
 from manyhands.registry import all_aggregators
 from manyhands.report import planning
-from manyhands.wording import percent
+from manyhands.wording import percent, percent_interval
 from tests.cli.conftest import (
     done,
     done_json,
@@ -197,10 +198,46 @@ def test_a_column_of_families_reaches_aggregate_and_fit(home):
     refused(3, "aggregate", "A.npy", "--groups", "family", says=says)
 
 
+@pytest.mark.parametrize(
+    ("names", "p_values", "says"),
+    [
+        ("KOS DawidSkene IBCC", (0.2, 0.05),
+         "no method is clearly worse than KOS: the differences may be chance (exact sign tests, "
+         "corrected for 3 pairs). So these labels are no reason to leave DawidSkene, the default."),
+        ("KOS DawidSkene IBCC", (0.2, 0.01),
+         "KOS is better than IBCC (exact sign tests, corrected for 3 pairs). The others cannot be "
+         "told apart from it. So these labels are no reason to leave DawidSkene, the default."),
+        ("KOS DawidSkene IBCC", (0.02, 0.01),
+         "KOS is better than every other method (exact sign tests, corrected for 3 pairs). "
+         "DawidSkene, the default, is among the worse ones; --method chooses another."),
+        ("DawidSkene KOS IBCC MACE", (0.01, 0.2, 0.01),
+         "DawidSkene is better than KOS and MACE (exact sign tests, corrected for 6 pairs). The "
+         "others cannot be told apart from it."),
+        ("DawidSkene KOS", (1.0,),
+         "no method is clearly worse than DawidSkene: the differences may be chance (exact sign "
+         "tests, corrected for 1 pair)."),
+    ],
+)  # fmt: skip
+def test_a_comparison_says_which_differences_may_be_chance(names, p_values, says):
+    rows = zip(names.split(), (None, *p_values), strict=True)
+    scores = [{"method": name, "p_value": p_value} for name, p_value in rows]
+    assert _told_apart(scores, 60) == f"By 60 gold labels, {says}"
+
+
 def test_aggregate_compares_all_methods(home):
     text = done("aggregate", "A.csv", "--compare", "--gold", "gold.csv").stdout
     assert "DawidSkene" in text
     assert "min. recall" in text
+    n = len(read_rows(home / "gold.csv")) - 1
+    assert f"accuracy: on {n} gold labels, with its 95 % interval" in text
+    found = done_json("aggregate", "A.csv", "--compare", "--gold", "gold.csv")
+    assert found["n_gold"] == n
+    best, *others = found["methods"]
+    interval = percent_interval(best["low"], best["high"])
+    assert f"{percent(best['accuracy'])} ({interval})" in text
+    assert max(len(line) for line in text.splitlines() if "│" in line) <= 80
+    assert not [row for row in others if row["error"] is None and row["p_value"] < CLEAR]
+    assert f"no method is clearly worse than {best['method']}: the differences may be" in text
     blind = done_json("aggregate", "A.csv", "--compare")
     names = {name for name, _ in all_aggregators()} - {"GoldCorrected"}
     assert {row["method"] for row in blind["methods"]} == names

@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from sklearn.metrics import cohen_kappa_score
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
@@ -12,7 +13,9 @@ from manyhands.inference.comparison import (
     compare_aggregators,
     held_out_log_likelihood,
     hold_out,
+    p_values_against_first,
 )
+from manyhands.metrics.intervals import share_interval
 from manyhands.registry import all_aggregators
 
 
@@ -86,6 +89,50 @@ def test_grades_are_ranked_by_their_error_and_not_by_their_accuracy():
     scored = compare_aggregators(table, {"far": Says(1), "near": Says()}, gold=A[:, 0])
     assert [s.method for s in scored] == ["near", "far"]
     assert scored[0].accuracy < scored[1].accuracy
+
+
+def test_the_interval_of_an_accuracy_and_the_p_value_by_hand():
+    """One of the two is nearer to gold on 12 instances, the other on 1; the rest are equal."""
+    best, other = np.zeros(30, dtype=int), np.zeros(30, dtype=int)
+    other[:12], best[12], other[13], best[13] = 1, 1, 1, 1
+    (p,) = p_values_against_first([best, other])
+    assert p == pytest.approx(2 * 14 / 2**13)  # P(12 or 13 of 13 fair coins), two-sided
+    _, second = p_values_against_first([best, best, other])
+    assert second == pytest.approx(3 * p)  # 3 pairs in place of 1
+    assert p_values_against_first([other, best]) == [1.0]
+    # Grades: two grades off are not nearer than one, however many grades both are off.
+    assert p_values_against_first([np.full(8, 1), np.full(8, 2)]) == [2 * 0.5**8]
+    A, y = crowd()
+    scored = compare_aggregators(A, [MajorityVote(), DawidSkene()], gold=y)
+    right = [(type_().fit(A).labels_ == y) for type_ in (DawidSkene, MajorityVote)]
+    only = [int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())]
+    assert scored[0].p_value is None
+    assert scored[1].p_value == pytest.approx(
+        binomtest(only[0], sum(only), alternative="greater").pvalue * 2
+    )
+    assert scored[1].p_value < 0.001
+    low, high = share_interval(right[0].sum(), len(y), level=0.95)
+    assert (scored[0].low, scored[0].high) == (low, high)
+    (blind,) = compare_aggregators(A, [MajorityVote()])
+    assert blind.low is blind.high is blind.p_value is None
+
+
+@pytest.mark.parametrize("n", [60, 400])
+def test_equal_methods_are_seldom_told_apart_and_worse_ones_often(n):
+    """Twelve methods whose mistakes overlap; in each of 300 tables, the best one is chosen."""
+    rng = np.random.default_rng(n)
+    false = found = 0
+    for _ in range(300):
+        hard = rng.random(n) < 0.4
+        wrong = hard & (rng.random((12, n)) < 0.6)  # All are right in 76 % of cases.
+        off = sorted(wrong.astype(int), key=np.sum)
+        false += min(p_values_against_first(off)) < 0.05
+        worse = (hard & (rng.random(n) < 0.6)) | (rng.random(n) < 0.35)
+        off = sorted([*wrong.astype(int), worse.astype(int)], key=np.sum)
+        place = next(i for i, each in enumerate(off) if (each == worse).all())
+        found += place > 0 and p_values_against_first(off)[place - 1] < 0.05
+    assert false <= 0.05 * 300
+    assert found >= (0.2 if n == 60 else 0.95) * 300
 
 
 def test_all_methods_are_compared():

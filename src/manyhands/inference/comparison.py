@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import narwhals as nw
 import numpy as np
 from scipy.sparse import issparse
+from scipy.stats import binom
 from sklearn.base import clone
 
 from manyhands import inference
@@ -27,6 +28,7 @@ from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import make_votes
 from manyhands.metrics import accuracy, expected_calibration_error, macro_f1, minority_recall
 from manyhands.metrics.grades import score_grades
+from manyhands.metrics.intervals import share_interval
 from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import SCORES
 
@@ -60,6 +62,12 @@ class MethodScore:
     within_one, mae, qwk, rps : float or None
         For ordered classes, against gold: share of labels at most one grade off, mean absolute
         error in grades, Cohen's kappa with quadratic weights, and `ranked_probability_score`.
+    low, high : float or None
+        95 % interval of the accuracy; None without gold.
+    p_value : float or None
+        Of the claim that the best method is better than this one, by gold: an exact sign test of
+        the instances whose labels one of the two has nearer to gold, multiplied by the number of
+        ordered pairs of methods. None for the best method, and without gold.
     """
 
     method: str
@@ -75,6 +83,9 @@ class MethodScore:
     mae: float | None = None
     qwk: float | None = None
     rps: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
 
 
 Row = TypeVar("Row", bound=Any)
@@ -221,19 +232,53 @@ def compare_aggregators(
 
     The held-out likelihood detects gross failures but ranks similar methods poorly. A method that
     takes correlated mistakes of annotators for the true class can have a higher likelihood.
+
+    With a few gold labels, the best method is often best by chance. ``p_value`` allows for this:
+    the best was chosen among all, so it counts the comparisons of all pairs (Bonferroni).
     """
     table = check_annotations(as_table(table, argument="table"), argument="table")
     codes = None if gold is None else gold_codes(gold, table)
     parts = hold_out(table, fraction, random_state)
-    scores = [_score(name, method, table, parts, codes) for name, method in _named(methods).items()]
+    found = [_score(name, method, table, parts, codes) for name, method in _named(methods).items()]
 
-    def rank(score: MethodScore) -> tuple[bool, float]:
+    def rank(each: tuple[MethodScore, IntArray | None]) -> tuple[bool, float]:
+        score, _ = each
         if score.mae is not None:
             return False, score.mae
         value = score.held_out_log_likelihood if codes is None else score.accuracy
         return value is None, -(value or 0.0)
 
-    return ScoreTable(tuple(sorted(scores, key=rank)))
+    found.sort(key=rank)
+    off = [each for _, each in found if each is not None]
+    p_values = [None, *p_values_against_first(off), *[None] * len(found)]
+    return ScoreTable(
+        tuple(
+            replace(score, p_value=p_value)
+            for (score, _), p_value in zip(found, p_values, strict=False)
+        )
+    )
+
+
+def p_values_against_first(off: list[IntArray]) -> list[float]:
+    """Return, for each method but the first, the p-value that the first is nearer to gold.
+
+    Parameters
+    ----------
+    off : list of arrays of shape (n,)
+        How far the labels of each method are from gold: 0 or 1, or a number of grades.
+
+    Returns
+    -------
+    list of float
+        Of exact one-sided sign tests, multiplied by the number of ordered pairs of methods, one of
+        which the data have chosen.
+    """
+    n_pairs = len(off) * (len(off) - 1)
+    found = []
+    for each in off[1:]:
+        better, worse = int((off[0] < each).sum()), int((off[0] > each).sum())
+        found.append(min(1.0, n_pairs * float(binom.sf(better - 1, better + worse, 0.5))))
+    return found
 
 
 def _named(
@@ -254,18 +299,19 @@ def _score(
     table: AnnotationTable,
     parts: tuple[AnnotationTable, AnnotationTable] | None,
     codes: Any,
-) -> MethodScore:
+) -> tuple[MethodScore, IntArray | None]:
+    """Score a method; return also how far each of its labels is from gold, if there is gold."""
     started = time.process_time()
     try:
         fitted = clone(method).fit(table)
         seconds = time.process_time() - started
         held_out = None if parts is None else held_out_log_likelihood(method, *parts)
     except AnnotationError as error:
-        return MethodScore(name, error=str(error))
+        return MethodScore(name, error=str(error)), None
     except MemoryError:
-        return MethodScore(name, error="not enough memory for this table")
+        return MethodScore(name, error="not enough memory for this table"), None
     if codes is None:
-        return MethodScore(name, held_out, seconds=seconds)
+        return MethodScore(name, held_out, seconds=seconds), None
     # Only annotated instances can show how good a method is.
     known = np.flatnonzero((codes >= 0) & (table.annotations_per_instance() > 0))
     if not len(known):
@@ -279,7 +325,11 @@ def _score(
     figures = against_gold(table, codes[known], labels, fitted.posterior_[known])
     shares = share_ties(fitted.posterior_[known])[np.arange(len(known)), codes[known]]
     figures["accuracy_ties_shared"] = float(shares.mean())
-    return replace(MethodScore(name, held_out, seconds=seconds), **figures)
+    off = np.abs(labels - codes[known])
+    ends = share_interval((off == 0).sum(), len(known), level=0.95)
+    figures["low"], figures["high"] = map(float, ends)
+    score = replace(MethodScore(name, held_out, seconds=seconds), **figures)
+    return score, off if is_scale_of_grades(table) else np.minimum(off, 1)
 
 
 def against_gold(

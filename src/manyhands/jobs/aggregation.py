@@ -402,8 +402,19 @@ def measure(
 def compare_methods(
     table: AnnotationTable, gold: GoldFile | None = None, *, seed: int = 0
 ) -> dict[str, Any]:
-    """Score every method on a table; see `manyhands.inference.comparison.compare_aggregators`."""
+    """Score every method on a table; see `manyhands.inference.comparison.compare_aggregators`.
+
+    Returns
+    -------
+    dict
+        ``n_instances``, ``n_gold`` (annotated instances with gold, by which the methods are
+        scored), and ``methods`` (the fields of a `MethodScore` each, best first).
+    """
     values = np.array([*table.classes.tolist(), None], dtype=object)
-    truth = None if gold is None else values[match_gold(gold, table).codes]
+    codes = None if gold is None else match_gold(gold, table).codes
+    truth = None if codes is None else values[codes]
     scores = compare_aggregators(table, gold=truth, random_state=seed)
-    return {"n_instances": table.n_instances, "methods": [asdict(score) for score in scores]}
+    annotated = table.annotations_per_instance() > 0
+    n_gold = 0 if codes is None else int(((codes >= 0) & annotated).sum())
+    methods = [asdict(score) for score in scores]
+    return {"n_instances": table.n_instances, "n_gold": n_gold, "methods": methods}

@@ -31,7 +31,7 @@ from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import SCORES, count_with_share, counted, percent, too_much
+from manyhands.wording import SCORES, count_with_share, counted, percent, percent_interval, too_much
 
 LARGE = "Large tables"
 """Heading of options for what does not fit in memory, or takes long."""
@@ -564,10 +564,13 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
         )
 
 
-def _score(name: str, value: float | None) -> str:
-    """Return a score as text: most scores are shares."""
+def _score(name: str, scores: dict[str, Any]) -> str:
+    """Return a score as text: most scores are shares, and accuracy has an interval."""
+    value = scores[name]
     if value is None:
         return ""
+    if name == "accuracy":
+        return f"{percent(value)} ({percent_interval(scores['low'], scores['high'])})"
     return percent(value) if SCORES[name].is_share else f"{value:.3f}"
 
 
@@ -579,16 +582,18 @@ def _print_comparison(result: dict[str, Any], json: bool) -> None:
     scores = [score for score in result["methods"] if score["error"] is None]
     graded = any(score["mae"] is not None for score in scores)
     of_grades = ("within_one", "mae", "qwk", "rps")
-    of_names = ("accuracy_ties_shared", "macro_f1", "minority_recall", "ece")
+    of_names = ("accuracy_ties_shared", "macro_f1", "minority_recall")
     # Few and short, so that a terminal of 80 characters shows whole names.
-    columns = of_grades if graded else (*of_names, "held_out_log_likelihood")
-    columns = ("accuracy", *columns, "seconds")
+    columns = ("accuracy", *(of_grades if graded else of_names))
+    columns = columns if result["n_gold"] else ("held_out_log_likelihood", "seconds")
     shown = [key for key in columns if any(score[key] is not None for score in scores)]
     print_table(
         f"{len(scores)} methods on {result['n_instances']:,} items",
-        ["method", *(SCORES[key].short for key in shown)],
-        [[score["method"], *(_score(k, score[k]) for k in shown)] for score in scores],
+        ["method", *(SCORES[key].short.replace(" ", "\n") for key in shown)],
+        [[score["method"], *(_score(key, score) for key in shown)] for score in scores],
     )
+    if "accuracy" in shown:
+        say(f"accuracy: on {counted(result['n_gold'], 'gold label')}, with its 95 % interval")
     if graded:
         say(
             "labels are medians, best first by MAE, the mean absolute error in grades; within 1: "
@@ -598,12 +603,54 @@ def _print_comparison(result: dict[str, Any], json: bool) -> None:
     if "accuracy_ties_shared" in shown:
         say("ties shared: accuracy if classes that tie share the item; else the first is named")
     if "minority_recall" in shown:
-        say("min. recall: of the rarer half of the classes; ECE: expected calibration error")
+        say("min. recall: of the rarer half of the classes")
     if "held_out_log_likelihood" in shown:
         say(
             "held-out LL: mean log probability of annotations held out; it ranks close methods "
             "poorly"
         )
+    if result["n_gold"] and len(scores) > 1:
+        say(_told_apart(scores, result["n_gold"]))
     for score in result["methods"]:
         if score["error"] is not None:
             say(with_options(f"! {score['method']}: {score['error']}"))
+
+
+CLEAR = 0.05
+"""p-value below which a method is said to be worse than the best."""
+
+
+def _told_apart(scores: list[dict[str, Any]], n_gold: int) -> str:
+    """Say which methods the best one beats by more than chance, and whether to leave the default.
+
+    ``scores`` are at least two, the best first.
+    """
+    best, *others = [score["method"] for score in scores]
+    worse = [score["method"] for score in scores[1:] if score["p_value"] < CLEAR]
+    by = f"By {counted(n_gold, 'gold label')}"
+    how = f"exact sign tests, corrected for {counted(len(scores) * len(others) // 2, 'pair')}"
+    if not worse:
+        text = (
+            f"{by}, no method is clearly worse than {best}: the differences may be chance ({how})."
+        )
+    elif len(worse) == len(others):
+        text = f"{by}, {best} is better than every other method ({how})."
+    else:
+        text = (
+            f"{by}, {best} is better than {_and(worse)} ({how}). The others cannot be told apart "
+            "from it."
+        )
+    if best == DEFAULT or DEFAULT not in others:
+        return text
+    if DEFAULT in worse:
+        return f"{text} {DEFAULT}, the default, is among the worse ones; --method chooses another."
+    return f"{text} So these labels are no reason to leave {DEFAULT}, the default."
+
+
+DEFAULT = "DawidSkene"
+"""Method of the command unless another one is chosen."""
+
+
+def _and(names: list[str]) -> str:
+    """List names in a sentence."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
