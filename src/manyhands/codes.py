@@ -123,7 +123,7 @@ def advice_on(flag: str, advice: str) -> str:
 
     Examples
     --------
-    >>> advice_on("too fast", "read 20 of their annotations")
-    'If an annotator answers much faster than the others, read 20 of their annotations'
+    >>> advice_on("too fast", "read some of their annotations")
+    'If an annotator answers much faster than the others, read some of their annotations'
     """
     return f"If an annotator {reason(flag)}, {advice}"

@@ -49,6 +49,7 @@ from manyhands.planning.beliefs import (
 )
 from manyhands.planning.pool import Worlds
 from manyhands.planning.screening import informedness
+from manyhands.wording import percent
 
 
 def crowd(n=40, per_instance=2, n_classes=3, seed=0, n_annotators=8):
@@ -929,6 +930,21 @@ def test_who_answers_at_random_is_flagged_where_classes_are_common():
     row = next(row for row in found if row.annotator == 0)
     at = row.flags.index("no better than guessing")
     assert "guessing is 0\u202f% and never wrong is 100\u202f%" in row.evidence[at]
+
+
+def test_a_guesser_is_compared_with_whoever_always_answers_the_most_frequent_class():
+    """Guesses of a frequent class are right often: the evidence says how often, by hand."""
+    table, y = rare_crowd(33_333, 3, 0.3, n_random=10)
+    found = {row.annotator: row for row in screen_annotators(table, np.eye(2)[y])}
+    for r in range(10):
+        row, items = found[r], table.instance[table.annotator == r]
+        told = row.evidence[row.flags.index("no better than guessing")]
+        share = percent(1 - y[items].mean())
+        assert f"; whoever always answers 0 is right in {share} of these items" in told
+        assert row.accuracy < 1 - y[items].mean()
+    table, y = rare_crowd(33_333, 3, 0.5, n_random=10)
+    for row in screen_annotators(table, np.eye(2)[y]):
+        assert "whoever always answers" not in "".join(row.evidence)
 
 
 def test_informedness_by_hand():

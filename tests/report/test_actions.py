@@ -20,6 +20,7 @@ from manyhands import (
     MajorityVote,
 )
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, SharedMistakesWarning
+from manyhands.planning import teaching_sheet
 from manyhands.planning.planner import price_in_words
 from manyhands.report import (
     SECTIONS,
@@ -31,8 +32,9 @@ from manyhands.report import (
     summary_tables,
 )
 from manyhands.report.annotators import OUTVOTED
-from manyhands.report.confusions import REVERSED, RULED_OUT, both_ways
+from manyhands.report.confusions import REVERSED, RULED_OUT, beside_typical, both_ways
 from manyhands.report.doubts import SHARED
+from manyhands.report.filters import percent
 from manyhands.report.gold import share_of_clusters
 from manyhands.report.headline import headline, n_wrong
 from manyhands.report.html import read_summary
@@ -77,7 +79,82 @@ def with_mixed_up(n=200, seed=1):
     return A, gold
 
 
+def without(A, annotators):
+    """Delete the annotations of some annotators."""
+    return AnnotationTable.from_matrix(
+        np.where(np.isin(np.arange(A.shape[1]), annotators), -1, A), classes=[0, 1, 2]
+    )
+
+
 # -- what to do next ------------------------------------------------------------------------------
+
+
+def test_who_guesses_can_be_left_out_and_the_page_says_what_that_costs():
+    """The number of items without a label is that of a table without the guessers' annotations."""
+    A, _ = with_spammers()
+    for alone in (0, 5):
+        A[:alone, :6] = -1
+        summary = summarize(A, aggregator=DawidSkene().fit(A))
+        advice = step(summary, "talk")["advice"]
+        guessers = summary["annotators"]["flagged"]["no better than guessing"]
+        left = without(A, guessers).annotations_per_instance()
+        lost = int((left == 0).sum())
+        assert lost == alone
+        told = "every item would keep other annotations"
+        if alone:
+            told = "5 items that only they annotated would then have no label"
+        assert (
+            "to leave out everybody who does no better than guessing, delete their annotations "
+            f"from the file: {told}"
+        ) in advice
+        (about,) = [text for text in advice if text.startswith("If an annotator does no better")]
+        assert "no new work before they pass a check" in about
+        assert "no reason to refuse pay" in about
+    honest = summarize(A[:, :6], aggregator=DawidSkene().fit(A[:, :6]))
+    assert "leave out" not in str(honest["actions"])
+
+
+def test_the_command_of_annotators_shows_what_the_step_says():
+    A, _ = with_spammers()
+    model = DawidSkene().fit(A)
+    found = step(summarize(A, aggregator=model), "talk")
+    first = found["rows"][0]["id"]
+    assert found["command"].endswith(f"--teach {first}")
+    assert (
+        found["advice"][-1] == f"this command lists items that “{first}” probably labelled wrongly"
+    )
+    assert "20 of their" not in str(found)
+    shown = [each for pair in teaching_sheet(model, A, first).pairs for each in pair.mistaken]
+    assert shown
+    assert all(A[each, first] != model.labels_[each] for each in shown)
+
+
+def test_shares_of_wrong_annotations_say_what_they_are_of():
+    """Of few busy guessers and many careful annotators, most annotations are the guessers'."""
+    rng = np.random.default_rng(0)
+    gold = rng.integers(3, size=300)
+    A = np.where(rng.random((300, 12)) < 0.9, gold[:, None], rng.integers(3, size=(300, 12)))
+    A[:, 9:] = rng.integers(3, size=(300, 3))
+    A[rng.random((300, 12)) < np.where(np.arange(12) < 9, 0.6, 0.0)] = -1
+    summary = summarize(A, aggregator=DawidSkene().fit(A))
+    own, people = summary["confusions"], summary["annotators"]
+    assert own["truth"] == "expected"
+    wrong = own["n_wrong"] / own["n"]
+    typical = 1 - people["median_accuracy"]
+    assert wrong > typical + 0.1
+    told = f"the typical annotator (the median) is wrong in {percent(typical)} of cases"
+    page = " ".join("".join(Page(render_report(summary)).text).split())
+    assert f"{' '.join(told.split())}." in page
+    assert "as measured" not in beside_typical(summary)
+    some = np.where(np.arange(300) < 40, gold, -1)
+    measured = summarize(A, aggregator=DawidSkene().fit(A), gold=some)
+    right = (gold[:, None] == A)[:40][A[:40] >= 0]
+    assert f"On the items with gold labels, {percent(1 - right.mean())} (" in beside_typical(
+        measured
+    )
+    assert f"of {len(right)} annotations are wrong, as measured." in beside_typical(measured)
+    alike = {"confusions": {"n": 100, "n_wrong": 30}, "annotators": {"median_accuracy": 0.71}}
+    assert beside_typical(alike) == ""
 
 
 @pytest.mark.parametrize("n_known", [0, 30])

@@ -46,6 +46,10 @@ GUESSING, OF_MEDIAN = 0.25, 0.5
 """An annotator counts as guessing if the upper end of the informedness lies below both the first
 value and the second value times the crowd's median."""
 
+UNEVEN = 1.2
+"""By which factor the most frequent class must exceed an equal share for guesses of it to be told
+of."""
+
 MOSTLY = 0.95
 """Share of one label among an annotator's answers from which the flag "one label" is raised."""
 
@@ -93,16 +97,17 @@ ADVICE = {
     Flag.BELOW_MEDIAN_ON_GOLD: "go through their wrong answers with them",
     Flag.BELOW_CHANCE: "ask whether they understood the task or swapped two classes. Their "
     "annotations still count, because the model allows for their confusions",
-    Flag.GUESSING: "read 20 of their annotations, and give them gold questions before any new "
-    "work. You can keep their annotations, because they count for little",
+    Flag.GUESSING: "read some of their annotations, and give them no new work before they pass a "
+    "check, such as gold questions. Their annotations can stay, because they count for little. The "
+    "figures do not show why somebody guesses, so they alone are no reason to refuse pay",
     Flag.ONE_LABEL: "ask whether they understood the task. Models with confusion matrices "
     "already give their annotations no weight",
     Flag.PATTERN: "find out whether they rushed, for instance from the times of their "
     "annotations. A pattern proves nothing if the items were sorted by class",
-    Flag.TOO_FAST: "read 20 of their annotations before you judge: some tasks are easy",
+    Flag.TOO_FAST: "read some of their annotations before you judge: some tasks are easy",
     Flag.DRIFT: "compare early and late annotations of one class. Ask about fatigue or new "
     "instructions",
-    Flag.BELOW_MEDIAN: "read 20 of their annotations, and show them examples of what they "
+    Flag.BELOW_MEDIAN: "read some of their annotations, and show them examples of what they "
     "confuse. Do not dismiss anybody for this reason alone: only about half of the annotators "
     "for whom it holds are among the least accurate 10\u202f%",
 }
@@ -272,7 +277,7 @@ class AnswerCounts:
         accuracy = self.reliability
         active = accuracy.n_annotations > 0
         median = float(np.median(accuracy.accuracy[active])) if active.any() else 0.0
-        guessing = self._guessing()
+        guessing = self._guessing(classes)
         found = []
         for r in range(len(active)):
             marks = self._one_label(r, pooled, classes) | guessing.get(r, {})
@@ -321,7 +326,7 @@ class AnswerCounts:
         )
         return {Flag.ONE_LABEL: text}
 
-    def _guessing(self) -> dict[int, dict[Flag, str]]:
+    def _guessing(self, classes: AnyArray) -> dict[int, dict[Flag, str]]:
         """Flag annotators whose answers hardly depend on the class, by their informedness."""
         found = {
             r: _informedness(self.counts[r], self.squares[r])
@@ -332,19 +337,21 @@ class AnswerCounts:
             return {}
         median = float(np.median([of.value for of in known.values()]))
         return {
-            r: {Flag.GUESSING: _told_of_guessing(of.upper, median) + self._of_one_class(r)}
+            r: {Flag.GUESSING: _told_of_guessing(of.upper, median) + self._of_one_class(r, classes)}
             for r, of in known.items()
             if of.upper < min(GUESSING, OF_MEDIAN * median)
         }
 
-    def _of_one_class(self, r: int) -> str:
-        """Say why a guessing annotator may still be right often; "" unless one class dominates."""
-        most = float(self.counts[r].sum(axis=1).max() / self.counts[r].sum())
-        if most < 0.5:
+    def _of_one_class(self, r: int, classes: AnyArray) -> str:
+        """Say why a guessing annotator may still be right often; "" if classes are about even."""
+        of_true = self.counts[r].sum(axis=1)
+        top = int(of_true.argmax())
+        most = float(of_true[top] / of_true.sum())
+        if most * len(of_true) < UNEVEN:
             return ""
         return (
-            "; the share of right annotations flatters a guesser, because "
-            f"{percent(most)} of these items are of one class"
+            f"; whoever always answers {classes[top].item()!r} is right in {percent(most)} of "
+            "these items, because the classes are not equally frequent"
         )
 
 

@@ -61,6 +61,7 @@ from manyhands.wording import (
     compared_with,
     counted,
     listed,
+    shorten,
     too_much,
 )
 
@@ -653,10 +654,38 @@ def _actions(found: Findings) -> Iterator[Action]:
         [
             *dict.fromkeys(
                 advice_on(row["screen"]["flags"][0], row["screen"]["advice"]) for row in rows
-            )
+            ),
+            *_leaving_out(found, flagged, is_open),
+            *_of_command(rows[0], is_open),
         ],
         _command(found, rows[0], is_open),
     )
+
+
+def _of_command(first: Mapping[str, Any], is_open: bool) -> list[str]:
+    """Say what the command of the step shows."""
+    who = f"“{shorten(str(first['id']))}”"
+    return [] if is_open else [f"this command lists items that {who} probably labelled wrongly"]
+
+
+def _leaving_out(found: Findings, flagged: Rows, is_open: bool) -> list[str]:
+    """Say how to leave out annotators who guess, and how many items that leaves without a label."""
+    who = [row["id"] for row in flagged if Flag.GUESSING in row["flags"]]
+    if is_open or not who:
+        return []
+    table = found.inputs.table
+    others = ~np.isin(table.annotators[table.annotator], who)
+    annotated = table.annotations_per_instance() > 0
+    n = int(annotated.sum()) - len(np.unique(table.instance[others]))
+    lost = (
+        "every item would keep other annotations"
+        if not n
+        else f"{counted(n, 'item')} that only they annotated would then have no label"
+    )
+    return [
+        "to leave out everybody who does no better than guessing, delete their annotations from "
+        f"the file: {lost}"
+    ]
 
 
 def _command(found: Findings, first: Mapping[str, Any], is_open: bool) -> str:

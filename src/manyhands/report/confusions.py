@@ -13,7 +13,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.codes import ActionCode
 from manyhands.decision.labels import is_scale_of_grades
 from manyhands.exceptions import AnnotationError
-from manyhands.report.filters import percent
+from manyhands.report.filters import percent, percent_range
 from manyhands.report.headline import share_of_wrong
 from manyhands.report.inputs import Inferred, Inputs, class_positions, to_table_classes
 from manyhands.report.limits import CELL_TEXT, LIMITS, MATRIX_CELLS
@@ -660,6 +660,32 @@ def answer_confused(s: Mapping[str, Any]) -> Answer:
     )
 
 
+def beside_typical(s: Mapping[str, Any]) -> str:
+    """Say how the share of wrong annotations goes with the typical annotator's, and with gold.
+
+    Annotators who gave many annotations may be better or worse than the median.
+    """
+    wrong = s["confusions"]["n_wrong"] / max(s["confusions"]["n"], 1)
+    typical = (s.get("annotators") or {}).get("median_accuracy")
+    text = ""
+    if typical is not None and abs(1 - typical - wrong) >= APART:
+        text = (
+            "The share is of all annotations, so annotators who gave many count most; the typical "
+            f"annotator (the median) is wrong in {percent(1 - typical)} of cases. "
+        )
+    gold = (s.get("gold") or {}).get("annotations") or {}
+    if "low" in gold and gold["low"] is not None:
+        level = {"value": 1 - gold["right"], "low": 1 - gold["high"], "high": 1 - gold["low"]}
+        text += (
+            f"On the items with gold labels, {percent_range(level)} of "
+            f"{counted(gold['n'], 'annotation')} are wrong, as measured. "
+        )
+    return text
+
+
+APART = 0.02
+"""Difference of two shares from which a reader may ask why they differ."""
+
 CONFUSIONS = Section(
     "confusions",
     "Which classes are confused?",
@@ -668,7 +694,12 @@ CONFUSIONS = Section(
     actions=_actions,
     instances=_instances,
     tables=_tables,
-    words={"confused_cells": confused_cells, "mixed_up": mixed_up, "REVERSED": REVERSED},
+    words={
+        "confused_cells": confused_cells,
+        "mixed_up": mixed_up,
+        "beside_typical": beside_typical,
+        "REVERSED": REVERSED,
+    },
     answer=answer_confused,
 )
 
