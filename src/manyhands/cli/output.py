@@ -174,7 +174,7 @@ def say_actions(result: dict[str, Any]) -> None:
     say(recommended(counts, "label", "annotations", result.get("n_known", 0)))
     if (half := result.get("half_of_wrong")) is not None:
         say(
-            "In the order of the report, half of the wrong labels are expected among the first "
+            "In the order of the report, half of the wrong labels are probably among the first "
             f"{half:,}."
         )
     from manyhands.io.consensus_labels import REVIEW_RULE

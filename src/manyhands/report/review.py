@@ -198,7 +198,7 @@ def _how_many_wrong(section: Content, levels: Mapping[str, Any] | None, wrong: f
     """Say how many labels are wrong, as the headline implies it, and what is listed."""
     labels = counted(section["n"], "label")
     half = half_of_wrong({"review": section})
-    most = "" if half is None else f": half of the wrong ones are expected among the first {half:,}"
+    most = "" if half is None else f": half of the wrong ones are probably among the first {half:,}"
     listed = f"The most doubtful labels come first{most}."
     unseen = SHARED_LOOK_CERTAIN
     level = None if levels is None else levels["labels"]
