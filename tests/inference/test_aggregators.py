@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentif
 
 AGGREGATORS = [cls for _, cls in all_aggregators()]
 methods = pytest.mark.parametrize("cls", AGGREGATORS)
+WARM = [cls for cls in AGGREGATORS if cls.traits.uses_start]
+COLD = [cls for cls in AGGREGATORS if not cls.traits.uses_start]
 
 
 def tables(min_instances=2):
@@ -574,18 +577,38 @@ def test_an_altered_aggregator_is_refused(tmp_path):
 
 
 @methods
-def test_pickles_and_starts_where_told(cls):
+def test_pickles(cls):
     A, _ = crowd(n=80)
     model = with_known(cls, n_restarts=1)
     model.fit(A)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_proba(A), model.predict_proba(A))
+
+
+@pytest.mark.parametrize("cls", WARM)
+def test_starts_where_told(cls):
+    A, _ = crowd(n=80)
+    model = with_known(cls, n_restarts=1).fit(A)
     warm = clone(model).fit(A, start=model.posterior_)
     np.testing.assert_array_equal(warm.labels_, model.labels_)
     assert warm.n_iter_ <= model.n_iter_
 
 
-@methods
+@pytest.mark.parametrize("cls", COLD)
+def test_a_start_without_effect_is_refused(cls, monkeypatch):
+    A, _ = crowd(n=40)
+    model, start = cls(), np.random.default_rng(0).dirichlet(np.ones(3), 40)
+    says = f"start= has no effect, because {cls.__name__} does not iterate from a posterior; leave"
+    with pytest.raises(AnnotationError, match=says):
+        model.fit(A, start=start)
+    assert not hasattr(model, "posterior_")
+    # What is refused has indeed no effect.
+    expected = cls().fit(A).posterior_
+    monkeypatch.setattr(cls, "traits", replace(cls.traits, uses_start=True))
+    np.testing.assert_array_equal(cls().fit(A, start=start).posterior_, expected)
+
+
+@pytest.mark.parametrize("cls", WARM)
 def test_the_start_is_checked_and_not_overwritten(cls):
     A, _ = crowd(n=10)
     start = np.full((10, 3), 1 / 3)

@@ -104,14 +104,11 @@ def test_iterations_equal_slow_loops(corrected, A):
     np.testing.assert_allclose(model.posterior_[voted], shares[voted], atol=1e-9)
 
 
-def test_iterations_stop_when_skills_rest_and_begin_with_the_plain_vote():
+def test_iterations_stop_when_skills_rest():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 200)
     given_ = np.where(rng.random((200, 6)) < rng.beta(3, 2, 6), y[:, None], rng.integers(0, 3))
-    settled = WeightedMajorityVote(max_iter=100).fit(given_)
-    assert 1 < settled.n_iter_ < 100
-    again = WeightedMajorityVote(max_iter=100).fit(given_, start=settled.posterior_)
-    np.testing.assert_array_equal(again.skill_, settled.skill_)
+    assert 1 < WeightedMajorityVote(max_iter=100).fit(given_).n_iter_ < 100
 
 
 def test_a_vote_against_beats_a_plain_majority():

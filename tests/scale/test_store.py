@@ -213,8 +213,13 @@ def test_a_store_pickles_as_its_folder(store):
 
 
 def test_an_aggregator_of_a_store_is_not_saved_but_says_what_to_do(store, tmp_path):
-    with pytest.raises(AnnotationError, match="MajorityVote is fitted to a store, which a saved"):
+    says = r"MajorityVote is fitted to a store, which a saved .*labels, and fit\(store\) again"
+    with pytest.raises(AnnotationError, match=says):
         save(MajorityVote().fit(store), tmp_path / "model")
+    with pytest.raises(
+        AnnotationError, match=r"labels, or .* fit\(store, start=posterior_\) again"
+    ):
+        save(DawidSkene().fit(store), tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
@@ -232,8 +237,10 @@ def test_what_a_store_does_not_carry_is_refused(table, store, tmp_path):
         DawidSkene().fit(store, groups={0: "x", 1: "x"})
     with pytest.raises(AnnotationError, match="KOS needs all annotations in memory"):
         KOS().fit(store)
-    with pytest.raises(AnnotationError, match="partial_fit takes tables"):
+    with pytest.raises(AnnotationError, match=r"partial_fit takes tables.* from start=posterior_"):
         DawidSkene().fit(store).partial_fit(table)
+    with pytest.raises(AnnotationError, match=r"partial_fit takes tables.* and fit that$"):
+        MajorityVote().fit(store).partial_fit(table)
     with pytest.raises(AnnotationError, match="engine='x' cannot count"):
         DawidSkene().fit(store, engine="x")
     with pytest.raises(AnnotationError, match="engine= counts the shards of a store"):

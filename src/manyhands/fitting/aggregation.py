@@ -60,7 +60,7 @@ def infer_targets(
     given = MajorityVote() if method.aggregator is None else clone(method.aggregator)
     aggregator: BaseAggregator = set_random_states(given, rng)
     start = None if earlier is None else _start(earlier.model, table)
-    if start is None or not has_fit_parameter(aggregator, "start"):
+    if start is None or not _takes_start(aggregator):
         aggregator.fit(table)
     else:
         aggregator.fit(table, start=start)
@@ -72,6 +72,11 @@ def infer_targets(
         aggregator.labels_, table.classes, argument="labels_", vocabulary_name="classes_"
     )
     return aggregator, np.eye(table.n_classes)[codes]
+
+
+def _takes_start(aggregator: Any) -> bool:
+    refuses = isinstance(aggregator, BaseAggregator) and not aggregator.traits.uses_start
+    return has_fit_parameter(aggregator, "start") and not refuses
 
 
 def _start(model: Any, table: AnnotationTable) -> FloatArray | None:

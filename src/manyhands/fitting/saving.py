@@ -54,6 +54,7 @@ from manyhands.fitting.folders import (
 )
 from manyhands.fitting.method_protocol import flat_defaults, flat_parameters, from_flat
 from manyhands.fitting.traits import SAVED, Traits
+from manyhands.inference.base import BaseAggregator
 from manyhands.records import Record, is_saved_whole, record_named, record_of
 from manyhands.typing import AnyArray
 
@@ -316,11 +317,13 @@ class _Writer:
     def _found(
         self, value: BaseEstimator, known: Record | None, traits: Traits | None, path: str
     ) -> dict[str, Any]:
-        if is_sharded(getattr(value, "table_", None)):
+        if isinstance(value, BaseAggregator) and is_sharded(getattr(value, "table_", None)):
+            warm = value.traits.uses_start
+            mend = "or np.save its posterior_, and fit(store, start=posterior_)"
             raise AnnotationError(
                 f"the {type(value).__name__} is fitted to a store, which a saved model cannot "
-                "hold; keep the store and its labels, or np.save its posterior_, and fit(store, "
-                "start=posterior_) again to predict with it"
+                f"hold; keep the store and its labels, {mend if warm else 'and fit(store)'} again "
+                "to predict with it"
             )
         found = saved_attributes(value, known, traits)
         return {key: self.node(part, _join(path, key)) for key, part in found.items()}

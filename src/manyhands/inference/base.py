@@ -93,7 +93,8 @@ class AggregatorTraits:
         instances are taken as known where nearly nobody can be compared, and the fit warns of that,
         of shared mistakes, and of labels that nothing identifies. False: the method counts votes.
     uses_start : bool
-        Whether the method iterates from a posterior, so that a fit prepares one.
+        Whether the method iterates from a posterior, so that a fit prepares one. False: ``start``
+        of `fit` is refused.
     counts_confusions : bool
         Whether the method keeps a confusion matrix for each annotator while it fits.
     takes_stores : bool
@@ -293,7 +294,7 @@ class BaseAggregator(BaseEstimator):
             instances alone, and other gold is taken to be chosen. Default: see ``gold_sample``.
         start : array-like of shape (n_instances, n_classes), optional
             Posterior to start from (such as that of an earlier fit) instead of the vote shares.
-            Methods that do not iterate over a posterior ignore it.
+            Methods that do not iterate over a posterior refuse it.
         groups : dict {annotator id: family}, or sequence of shape (n_annotators,), optional
             Families of annotators, instead of those of the table; see
             `AnnotationTable.with_groups`. ``{}`` declares that there are none.
@@ -314,8 +315,8 @@ class BaseAggregator(BaseEstimator):
         AnnotationError
             If there are no annotations or only one class, ``gold`` names an unknown instance or
             class, ``start`` has the wrong shape, or ``groups`` names an unknown annotator; if the
-            method does not support a store, ``checkpoint`` or so many classes; or if ``engine`` is
-            given without a store, or ``groups`` with one.
+            method does not support ``start``, a store, ``checkpoint`` or so many classes; or if
+            ``engine`` is given without a store, or ``groups`` with one.
 
         Warns
         -----
@@ -346,6 +347,11 @@ class BaseAggregator(BaseEstimator):
         """Read and check the arguments of `fit`, and fit."""
         self._validate_params()
         refuse_swapped(table, y, takes="annotations")
+        if start is not None and not self.traits.uses_start:
+            raise AnnotationError(
+                f"start= has no effect, because {type(self).__name__} does not iterate from a "
+                "posterior; leave start out"
+            )
         if not is_sharded(table):
             table = as_table(table, argument="table", what=self._needs_annotators)
             if engine is not None:
@@ -424,9 +430,10 @@ class BaseAggregator(BaseEstimator):
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold, random_gold=random_gold)
         if is_sharded(self.table_) or is_sharded(table):
+            warm = ", from start=posterior_ if the instances are the same"
             raise AnnotationError(
                 "partial_fit takes tables, and a store is never added to; ingest all files as one "
-                "store and fit that, from start=posterior_ if the instances are the same"
+                f"store and fit that{warm if self.traits.uses_start else ''}"
             )
         self._validate_params()
         given = as_table(table, argument="table", what=self._needs_annotators)

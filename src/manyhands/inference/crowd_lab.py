@@ -20,7 +20,13 @@ from manyhands.annotations import as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.ids import GIVEN, as_frame
 from manyhands.exceptions import AnnotationError, all_or_nothing
-from manyhands.inference.base import PLAIN, BaseAggregator, Execution, known_prior
+from manyhands.inference.base import (
+    PLAIN,
+    AggregatorTraits,
+    BaseAggregator,
+    Execution,
+    known_prior,
+)
 from manyhands.inference.identifiability import IsolatedFamilies
 from manyhands.inference.inputs import checked_posterior, probabilities_of, recode_classes
 from manyhands.inference.votes import (
@@ -99,6 +105,8 @@ class CrowdLab(BaseAggregator):
     array([0, 1, 1, 1])
     """
 
+    traits = AggregatorTraits(uses_start=False)
+
     _proba: Any = None
 
     def __init__(self, *, ties: str = "first", random_state: Any = None) -> None:
@@ -127,7 +135,7 @@ class CrowdLab(BaseAggregator):
         gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
             As in `BaseAggregator.fit`; annotators are compared with it instead of each other.
         random_gold : as in `BaseAggregator.fit`; it changes nothing here
-        start : ignored
+        start : refused
             The first consensus is always the majority's.
         groups, engine : as in `BaseAggregator.fit`
         checkpoint : refused

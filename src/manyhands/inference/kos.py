@@ -70,8 +70,8 @@ class KOS(BaseAggregator):
     With more than two classes, an annotation of class a counts ``n_classes - 1`` for a and -1 for
     each other class; with two classes this is the paper's +1 and -1.
 
-    ``start`` of `fit` has no effect, because the annotators send the first messages. If ``n_iter_``
-    equals ``max_iter``, the messages have not converged.
+    The annotators send the first messages, so `fit` has no use for ``start`` and refuses it. If
+    ``n_iter_`` equals ``max_iter``, the messages have not converged.
 
     References
     ----------
@@ -89,7 +89,7 @@ class KOS(BaseAggregator):
     True
     """
 
-    traits = AggregatorTraits(learns_instances=True)
+    traits = AggregatorTraits(uses_start=False, learns_instances=True)
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,

@@ -82,7 +82,7 @@ class WeightedMajorityVote(BaseAggregator):
     array([0.875, 1.   , 0.375])
     """
 
-    traits = AggregatorTraits(takes_stores=True)
+    traits = AggregatorTraits(uses_start=False, takes_stores=True)
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
+from manyhands.inference.base import COUNT, NON_NEGATIVE, AggregatorTraits, BaseAggregator
 from manyhands.inference.votes import Votes
 from manyhands.inference.weighted_majority_vote import decide_by_weight, learn_skills
 from manyhands.typing import FloatArray
@@ -66,6 +66,8 @@ class ZeroBasedSkill(BaseAggregator):
     >>> model.skill_
     array([1.  , 1.  , 0.25])
     """
+
+    traits = AggregatorTraits(uses_start=False)
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
