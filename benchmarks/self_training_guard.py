@@ -539,10 +539,10 @@ def fallback(runs: Runs) -> dict[str, Any]:
     alarms = [r for r in runs if kept(r) < len(r["accuracy"]) - 1]
     rules = {
         "base": [0] * len(alarms),
-        "before the first certain fall": [
+        "before the first noticeable fall": [
             [z < -LEAST_Z for z in r["z"]].index(True) - 1 for r in alarms
         ],
-        "before the first certain or large one": [kept(r) for r in alarms],
+        "before the first noticeable or large one": [kept(r) for r in alarms],
         "best (oracle)": [int(np.argmax(r["accuracy"])) for r in alarms],
     }
     rows = []
