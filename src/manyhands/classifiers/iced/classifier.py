@@ -57,7 +57,7 @@ class ICEDProtocol(MethodProtocol):
         Prior of the classes in inference. Together with ``em`` it determines how many instances of
         rare classes are inferred. The paper's experiments use "hard" and "uniform". Its formula
         (:math:`\Phi`) is "hard" and "estimated", which infers too few instances of rare classes and
-        warns of it. "soft" with "estimated" infers most accurately.
+        warns of it. On simulated crowds, "soft" with "estimated" is the best compromise.
     smoothing : float, default=0.01
         Pseudo-annotations in each entry of a confusion matrix.
     em_max_iter : int, default=50
