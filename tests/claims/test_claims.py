@@ -562,7 +562,7 @@ def test_intervals_after_a_review_are_as_wide_as_claims_are_off():
 def test_corrections_of_doubtful_labels_are_no_sample_and_the_headline_says_so(
     claims, table, request
 ):
-    """Ten, fifty and a hundred corrections: the claim holds, and its range has its reason."""
+    """One, ten, fifty and a hundred corrections: the claim holds, and its range has its reason."""
     if table == "simulated":
         y = np.random.default_rng(0).integers(4, size=600)
         given = make_crowd(y, annotations_per_instance=3.0, random_state=0)
@@ -571,7 +571,7 @@ def test_corrections_of_doubtful_labels_are_no_sample_and_the_headline_says_so(
         request.getfixturevalue("data_home")
         case = claims.real(table)
     values = np.array([*case.table.classes.tolist(), None], dtype=object)
-    reason = "may leave this range wider than it was before"
+    reason = "may leave this range as wide as it was before, or wider"
 
     def said(known, drawn=None):
         gold = values[np.where(known, case.gold, -1)]
@@ -592,15 +592,15 @@ def test_corrections_of_doubtful_labels_are_no_sample_and_the_headline_says_so(
     assert reason not in told
     order = np.argsort(model.posterior_.max(axis=1), kind="stable")
     order = order[case.gold[order] >= 0]
-    for n in (10, 50, 100):
+    for n in (1, 10, 50, 100):
         known = none.copy()
         known[order[:n]] = True
         _, level, told, right = said(known)
         assert level["source"] == "model"
         assert level["low"] <= right <= level["high"]
         assert reason in told
-        if n == 10:
-            assert level["high"] - level["low"] > before["high"] - before["low"]
+        if n == 1:
+            assert level["high"] - level["low"] < before["high"] - before["low"] + 0.01
     known = none.copy()
     known[np.random.default_rng(1).permutation(order)[:100]] = True
     _, level, told, right = said(known, known)

@@ -14,7 +14,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.metrics import Level, accuracy_of_labels, accuracy_on_new_items
 from manyhands.metrics.certainty import Certainty
 from manyhands.metrics.intervals import beta_interval
-from manyhands.metrics.levels import MODEL_ERROR
+from manyhands.metrics.levels import MODEL_ERROR, expectation_error
 from manyhands.metrics.sample_levels import level_of_gold, level_of_sample
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +75,35 @@ def test_labels_that_were_given_measure_nothing():
     assert level.n == 300
     each = 2 * table.n_annotations / 400  # Known labels hold the model down.
     assert level.value == expected(model.posterior_[100:].max(axis=1), each)
+
+
+@pytest.mark.parametrize("n", [60, 400])
+def test_a_correction_hardly_widens_the_interval(n):
+    """A person corrects the most doubtful labels one by one, and the labels are inferred again."""
+    for seed in range(3):
+        y, table = crowd(n=n, seed=seed)
+        gold = np.full(n, None, dtype=object)
+        widths = []
+        for _ in range(6):
+            model = DawidSkene().fit(table, gold=gold)
+            known = model.is_known_
+            level = accuracy_of_labels(table, model.labels_, model.posterior_, known=known)
+            assert (level.source, level.n) == ("model", n - known.sum())
+            widths.append(level.high - level.low)
+            doubtful = np.where(known, np.inf, model.posterior_.max(axis=1)).argmin()
+            gold[doubtful] = y[doubtful]
+        # With constants that jump, the first correction widens it by ten points.
+        assert np.all(np.diff(widths) < 0.02)
+
+
+def test_with_a_tenth_of_the_labels_known_the_model_is_off_by_what_it_is_after_a_review():
+    """The constants are those without known labels, those after a review, and halfway between."""
+    _, table = crowd(n=400)
+    each = table.n_annotations / 400
+    found = [expectation_error(table, reviewed=share) for share in (0.0, 0.05, 0.1, 0.5)]
+    assert [error.sd for error in found] == pytest.approx([0.55, 0.65, 0.75, 0.75])
+    off = [error.overconfidence * each for error in found]
+    assert off == pytest.approx([1, 0.75, 0.5, 0.5])
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")

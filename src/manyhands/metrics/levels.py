@@ -42,6 +42,13 @@ With k annotations it is k times less, because the model overfits less. With 1.5
 annotations per instance of these tables, it was .70, .49, .32 and .29.
 """
 
+REVIEWED = 0.1
+"""Share of known labels from which on the constants below hold.
+
+Up to it, they follow from those without known labels by linear interpolation, so that a single
+correction hardly changes an interval.
+"""
+
 REVIEWED_ERROR = 0.75
 """The same as `MODEL_ERROR` after a review, over the tables of docs/results/claims.md.
 
@@ -76,9 +83,9 @@ def accuracy_of_labels(
     * A model: it is the mean probability p of the labels, lowered by 1 / k in logits for k
       annotations per instance, because models are overconfident with few annotations. The interval
       allows for the errors of such expectations on real tables, and for chance: it is p ± 1.96
-      standard deviations in logits, with the variance .55² + 1 / (n p (1 - p)). If some labels are
-      known, p is lowered by 1 / (2 k), and .75 takes the place of .55. A family of annotators
-      counts as one.
+      standard deviations in logits, with the variance .55² + 1 / (n p (1 - p)). If a tenth of the
+      labels or more are known, p is lowered by 1 / (2 k), and .75 takes the place of .55; with
+      fewer, both constants lie between, in proportion. A family of annotators counts as one.
 
     Parameters
     ----------
@@ -211,7 +218,7 @@ def _of_model(
     """Return the level that a model expects of unknown labels; None if nothing shows it."""
     if not free.any():
         return None
-    error = expectation_error(table, known, reviewed=bool(free.sum() < annotated.sum()))
+    error = expectation_error(table, known, reviewed=1 - float(free.sum() / annotated.sum()))
     if error is None:
         return None
     level = expected_level(expected[free], error)
@@ -234,7 +241,7 @@ class ExpectationError(NamedTuple):
 
 
 def expectation_error(
-    table: AnnotationTable, known: BoolArray | None = None, *, reviewed: bool = False
+    table: AnnotationTable, known: BoolArray | None = None, *, reviewed: float = 0.0
 ) -> ExpectationError | None:
     """Return the error of a model's expected level; None if that level would mean nothing.
 
@@ -244,18 +251,18 @@ def expectation_error(
         Only who annotated what matters, not the labels.
     known : boolean array of shape (n_instances,), optional
         Instances whose labels were given.
-    reviewed : bool
-        Whether the level is that of labels that remained after a review.
+    reviewed : float
+        Share of the labels that are known, such as from a review; the level is that of the others.
     """
     units = units_per_instance(table)
     units = units[table.annotations_per_instance() > 0]
     if not units.size or np.mean(units > 1) < 0.5 or not can_be_judged(table, known):
         return None
+    part = min(reviewed / REVIEWED, 1.0)
     few = OVERCONFIDENCE / float(units.mean())
-    return (
-        ExpectationError(REVIEWED_ERROR, REVIEWED_OVERCONFIDENCE * few)
-        if reviewed
-        else ExpectationError(MODEL_ERROR, few)
+    return ExpectationError(
+        (1 - part) * MODEL_ERROR + part * REVIEWED_ERROR,
+        (1 - part * (1 - REVIEWED_OVERCONFIDENCE)) * few,
     )
 
 

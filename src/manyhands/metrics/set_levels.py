@@ -90,7 +90,8 @@ def levels_of_sets(
     free = annotated[:, None] & ~known
     error = None
     if posterior is not None:
-        error = expectation_error(table.answers, known.all(axis=1), reviewed=bool(known.any()))
+        reviewed = float(known[annotated].mean())
+        error = expectation_error(table.answers, known.all(axis=1), reviewed=reviewed)
     shares = model.posterior_ if posterior is None else posterior
     own = np.where(ticks, shares, 1 - shares)
     has = np.zeros_like(free) if gold is None else (gold >= 0) & free

@@ -248,16 +248,16 @@ def _told_alike(found: Mapping[str, Any]) -> str:
 
 
 def _told_unmeasured(n: int) -> str:
-    """Say why known labels, such as a review's, may leave the range wider than it was before.
+    """Say why known labels, such as a review's, may not make the range narrower.
 
     A queue holds the labels that a model doubts. What it is wrong about among the others, it cannot
     see, so its expectation is less exact there (`REVIEWED_ERROR`).
     """
     labels, they = ("The known label", "it was") if n == 1 else ("The known labels", "they were")
     return (
-        f"{labels} may leave this range wider than it was before: nothing says that {they} drawn "
-        "at random, and mistakes that the model did not doubt remain among the other labels. "
-        f"Checking {N_RANDOM} random items would narrow the range (`{DRAW_SAMPLE}`)."
+        f"{labels} may leave this range as wide as it was before, or wider: nothing says that "
+        f"{they} drawn at random, and mistakes that the model did not doubt remain among the other "
+        f"labels. Checking {N_RANDOM} random items would narrow the range (`{DRAW_SAMPLE}`)."
     )
 
 
