@@ -1,6 +1,7 @@
 """The command line as a new, a careless and a hostile user meet it."""
 
 import errno
+import html
 import io
 import json
 import re
@@ -283,7 +284,18 @@ def test_aggregate_uses_what_is_known_and_leaves_open_what_is_not(home):
     own = {row["task"]: row["probability"] for row in plain["labels"]}
     assert all(row["probability"] == own[row["task"]] < 0.999 for row in undecided)
     assert sum(row[1] == "" for row in read_rows(home / "labels.csv")) == len(undecided)
-    assert "left open" in done("aggregate", "A.csv", "--threshold", "0.999").stdout
+    assert "Every label was left open." in done("aggregate", "A.csv", "--threshold", "0.999").stdout
+    half = float(np.median([*own.values()]))
+    some = done_json("aggregate", "A.csv", "--threshold", half)
+    told = done("aggregate", "A.csv", "--threshold", half, "--out", "some").stdout
+    both = [some["headline"], some["decided"]["headline"]]
+    assert both[0] == plain["headline"]
+    assert both[1].endswith(f"The other {sum(p < half for p in own.values())} were left open.")
+    assert "\n".join(both) in told
+    page = html.unescape((home / "some" / "report.html").read_text(encoding="utf-8"))
+    assert 0 < page.index(both[0]) < page.index(both[1])
+    plain_text = done("aggregate", "A.csv").stdout
+    assert "left open" not in plain_text
     vote = ("aggregate", "A_rare.csv", "--method", "majority-vote")
     balanced = done_json(*vote, "--rule", "balanced")
     assert [row["label"] for row in balanced["labels"]] == [0, 0, 1, 0]
@@ -423,8 +435,11 @@ def test_predictions_are_measured_on_new_items_alone(home):
     mean = percent(sum(row["probability"] for row in rows) / len(rows))
     assert f"how probable the classifier itself takes its label to be, on average {mean}" in told
     assert fitted["headline"][1] in told
+    assert "To choose predictions that you act on, go by 'probability'" in told
     (home / "out" / "summary.json").rename(home / "summary.json")
-    assert "was not estimated" in done("predict", "out", "ids.npz").stdout
+    unknown = done("predict", "out", "ids.npz").stdout
+    assert "was not estimated" in unknown
+    assert "act on" not in unknown
     (home / "summary.json").rename(home / "out" / "summary.json")
     twice = ["predict", "out", "ids.npz", "--features", "ids.npz"]
     refused(3, *twice, says=["the file of features is given twice"])

@@ -390,8 +390,12 @@ def test_a_threshold_does_not_change_how_sure_a_label_is(measured):
     n = sum(votes[names[task], labels[task]] >= 2 for task in decided)
     assert some["actions"]["accept"] == n > plain["actions"]["accept"]
     assert "at least 90 % certain" in some["rule"]
-    assert some["level"]["value"] > plain["level"]["value"]
-    if not measured:
-        assert f"of the {len(decided)}\xa0labels are right" in some["headline"]
+    # How many of all labels are right comes first, as without a threshold.
+    assert (some["level"], some["headline"]) == (plain["level"], plain["headline"])
+    assert some["decided"]["level"]["value"] > plain["level"]["value"]
+    told = some["decided"]["headline"]
+    assert f"of the {len(decided)}\xa0decided labels are right" in told
+    assert told.endswith(f"The other {some['n_undecided']} were left open.")
+    assert plain["decided"] is None
     nothing = aggregate_table(table, DawidSkene(), threshold=1.0)
-    assert nothing["headline"] == "Every label was left open."
+    assert nothing["decided"]["headline"] == "Every label was left open."

@@ -108,9 +108,11 @@ def aggregate_table(
         report), ``n_known`` (known labels, which
         are among the accepted ones), ``level`` (share of right labels,
         with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
-        words), ``annotators`` (annotator, n_annotations, severity in grades, severity_low_95,
-        severity_high_95, severity_in_words; of grades, by methods that estimate it), ``files``
-        (what was written), and ``gold``: metrics on the annotated instances that have gold and are
+        words), as if no label were left open, ``decided`` (level and headline of the labels that
+        were decided; None if none was left open), ``annotators`` (annotator, n_annotations,
+        severity in grades, severity_low_95, severity_high_95, severity_in_words; of grades, by
+        methods that estimate it), ``files`` (what was written), and ``gold``: metrics on the
+        annotated instances that have gold and are
         not in ``known``, or None.
 
     Raises
@@ -256,11 +258,13 @@ def _concluded(
     judged: dict[str, Any] = {"known": is_known, "identified": decided}
     judged["probability"] = certainty.of_labels(posterior, codes, is_known)
     judged["accept"] = threshold or ACCEPT
+    some = None
     if threshold is not None:
         # How sure a label is does not depend on which other labels are left open.
         codes = with_open(codes, judged["probability"], posterior, threshold)
         with silenced("manyhands"):  # The first time has warned.
-            told = tell_labels(table, aggregator, codes, posterior, **measured)
+            if (codes < 0).any():
+                some = tell_labels(table, aggregator, codes, posterior, **measured).to_dict()
     if gold is not None:
         metrics = measure(table, posterior, codes, truth, rows)
     if not aggregator.traits.compares_annotators:  # Others have said it in their fit.
@@ -273,8 +277,8 @@ def _concluded(
         name = type(aggregator).__name__
         files = [write_consensus(place, found, method=name, **options)]
     elif place is not None:
-        own = (place, found, aggregator, matched, title)
-        files, summary = _write_folder(*own, named=named, **options)
+        options |= {"named": named, "some": some}
+        files, summary = _write_folder(place, found, aggregator, matched, title, **options)
     return {
         "method": type(aggregator).__name__,
         "n_instances": table.n_instances,
@@ -285,6 +289,7 @@ def _concluded(
         "half_of_wrong": half_of_wrong(summary),
         "n_known": int(found.known.sum()),
         **told.to_dict(),
+        "decided": some,
         "annotators": severity_rows(aggregator),
         "files": [str(path) for path in files],
         "gold": metrics,
@@ -338,10 +343,12 @@ def _write_folder(
     keep_formulas: bool,
     shown: Shown | None,
     named: Mapping[str, Any] | None,
+    some: Mapping[str, Any] | None,
 ) -> tuple[list[Path], dict[str, Any]]:
     """Write model, labels, annotators and a report, and the labels in the format of a tool.
 
-    Returns the files and the summary.
+    ``some`` tells how many of the labels are right that were not left open, if some were. Returns
+    the files and the summary.
     """
     table = aggregator.table_
     given: dict[str, Any] = {}
@@ -356,6 +363,8 @@ def _write_folder(
     if matched is not None:
         inputs = replace(inputs, measuring=matched.measuring, random_gold=matched.random)
     summary, profiles = summarize_inputs(inputs, title=title, labels=found)
+    if some is not None:
+        summary["levels"]["decided"] = some
     note_unused_gold(summary, export)
     shown = shown or shown_of(export)
     own: dict[str, Any] = {"files": named, "keep_formulas": keep_formulas}

@@ -58,7 +58,7 @@ def first_screen(s: Mapping[str, Any]) -> First:
     levels = s.get("levels") or {}
     severe = told_severities(s)
     told = {step["text"] for step in s["actions"]}
-    lines = [headline_of_new_items(s)]
+    lines = [(levels.get("decided") or {}).get("headline", ""), headline_of_new_items(s)]
     lines += [text for text in (enough(s.get("plan")),) if text not in told]
     if severe:
         asked = (

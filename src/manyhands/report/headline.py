@@ -8,7 +8,7 @@ commands ``aggregate``, ``fit``, ``next`` and ``budget``, and the explorer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -86,13 +86,19 @@ def tell_labels(
     levels["n"] -= n_open  # Without a label, nothing is right or wrong.
     if n_open and not levels["n"]:
         return Told(None, "Every label was left open.")
+    levels["n_open"] = n_open
     if posterior is not None and is_scale_of_grades(table):
         known = known_of(table, fitted)
         certainty = certainty_of(table, level, posterior, codes, known)
         gold = measured.get("gold")
         near = within_one(table, level, certainty, posterior, codes, known=known, gold=gold)
         levels["within_one"] = None if near is None else near.to_dict()
-    return Told(level, headline({"levels": levels, "data": {"n_classes": table.n_classes}}))
+    fact, why = headline_and_reason({"levels": levels, "data": {"n_classes": table.n_classes}})
+    if n_open:  # What tells of all labels has the reasons.
+        rest = f"the other {n_open:,} {'was' if n_open == 1 else 'were'} left open."
+        fact = f"{fact[:-2]}; {rest}" if why and fact.endswith(": ") else f"{fact} T{rest[1:]}"
+        return Told(level, fact)
+    return Told(level, fact + why)
 
 
 def told_in(summary: Summary, n_known: int | None = None) -> Told | None:
@@ -196,7 +202,8 @@ def headline_and_reason(summary: Summary) -> Headline:
         return Headline(
             f"Every label was given: {count(n, 'known label')}, and nothing was inferred."
         )
-    labels = count(rest, "label" if rest == n else "other label")
+    kind = "decided label" if found.get("n_open") else "label"
+    labels = count(rest, kind if rest == n else f"other {kind}")
     if level is None:
         asked = f"how many of the {labels} are right" if rest > 1 else f"whether {labels} is right"
         return Headline(f"It is not known {asked}: ", _why_unknown(summary))
@@ -224,9 +231,9 @@ def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, l
     n = found["n"]
     share = percent_range(level)
     certain = f"More than {share[1:]}" if share.startswith(">") else share
-    which = "the labels" if rest == n else f"the {labels}"
+    which = "the labels" if rest == n and not found.get("n_open") else f"the {labels}"
     if level["source"] == "sample":
-        which = "the labels" if rest == n else f"the {count(rest, 'label')}"
+        which = which.replace("other ", "")
         return (
             f"{certain} of {which} that nobody reviewed are right, estimated from "
             f"{count(level['n'], 'label')} that people checked at random."
@@ -339,9 +346,14 @@ def headline_of_new_items(summary: Summary) -> str:
     return told_of_new_items(found["new_items"])
 
 
+def is_told(level: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
+    """Return whether a level of new items is known closely enough to be told."""
+    return level is not None and level["high"] - level["low"] <= VAGUE
+
+
 def told_of_new_items(level: Mapping[str, Any] | None) -> str:
     """Say how often a classifier is right on new items; ``level`` as of `Level.to_dict`."""
-    if level is None or level["high"] - level["low"] > VAGUE:
+    if not is_told(level):
         return (
             "It was not estimated how often the classifier is right on new items. Its answers on "
             "items that it was trained on do not show this."

@@ -538,10 +538,12 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
         )
     title = f"{result['method']}: {result['n_instances']:,} items"
     print_labels(title, result, out, "labels.csv")
-    if result["n_undecided"]:
-        say(f"left open: {count_with_share(result['n_undecided'], result['n_instances'])}")
     if "headline" in result:  # Not of a store.
         say(result["headline"])
+    if result.get("decided"):
+        say(result["decided"]["headline"])
+    elif result["n_undecided"]:
+        say(f"left open: {count_with_share(result['n_undecided'], result['n_instances'])}")
     if result.get("level") is not None:  # Else nothing shows how good the annotators are.
         say_severities(result["annotators"], result.get("n_known", 0))
     shares = {score.name for score in SCORES.values() if score.is_share}
