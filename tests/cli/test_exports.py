@@ -275,6 +275,11 @@ def test_methods_are_compared_on_texts(raw):
     files = ["--texts", "reviews.csv", "--annotations", "A.csv"]
     said = done("select", *files, "--out", "m", "--methods", "crowd-stacking", "--cv", "2")
     assert "encoded by TextEncoder" in said.stdout
+    assert "holds the average of the models of the folds" in said.stdout
+    again = done(
+        "select", *files, "--out", "n", "--methods", "crowd-stacking", "--cv", "2", "--refit"
+    )
+    assert "average of the models" not in again.stdout
     assert len(done_json("predict", "m", "--texts", "lines.txt")["labels"]) == 40
 
 

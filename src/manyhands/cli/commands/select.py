@@ -178,7 +178,7 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
     if json:
         print_json(result)
         return
-    _print_selection(result)
+    _print_selection(result, refit=bool(options.get("refit")))
     say_actions(result)
     say_written(files.out, report)
 
@@ -201,7 +201,15 @@ def say_written(out: Path, report: Path) -> None:
     say_columns("labels.csv")
 
 
-def _print_selection(result: dict[str, Any]) -> None:
+OF_FOLDS = (
+    "The folder holds the average of the models of the folds, each trained on a part of the items. "
+    "So its share of right labels may differ from that of `fit` with the same --method, which "
+    "trains on all items."
+)
+"""What the chosen model is, unless it is trained again."""
+
+
+def _print_selection(result: dict[str, Any], *, refit: bool) -> None:
     from manyhands.selection.result import ABOUT_ACCURACY
 
     chosen = result["selection"]
@@ -225,6 +233,8 @@ def _print_selection(result: dict[str, Any]) -> None:
     ]
     if rows:
         print_table("against gold", ["split (items)", *headings.values()], rows)
+    if not refit:
+        say(OF_FOLDS)
     for line in result["headline"]:
         say(line)
 
