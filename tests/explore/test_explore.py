@@ -548,6 +548,32 @@ def test_what_an_annotator_gave_stands_beside_the_labels_of_their_items(poor):
     assert "&lt;i&gt;poor&lt;/i&gt; gave" not in ask(poor, "/list?state=all")[2]
 
 
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+def test_the_folder_of_a_ranking_and_a_folder_without_annotations_are_explained(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    matches = [
+        (a, b, winner, who)
+        for a, b, winner in ("xyx", "xyy", "yzy", "yzz", "xzx", "xzz")
+        for who in "uv"
+    ]
+    write_csv(tmp_path / "M.csv", [("left", "right", "winner", "worker"), *matches])
+    done("rank", "M.csv", "--out", "ranking")
+    for more in ((), ("--annotations", "M.csv")):
+        refused = run("explore", "ranking", *more)
+        assert refused.exit_code == 3
+        assert "ranking holds a ranking, and the explorer needs labels." in refused.stderr
+    votes = [(f"t{i}", who, "ab"[i % 2]) for i in range(12) for who in "uvw"]
+    write_csv(tmp_path / "A.csv", [("thing", "worker", "label"), *votes])
+    done("aggregate", "A.csv", "--task", "thing", "--out", "labels")
+    refused = run("explore", "labels")
+    assert refused.exit_code == 3
+    command = "`manyhands explore labels --annotations A.csv --task thing`"
+    assert f"name the annotations that labels was made from: {command}" in refused.stderr
+    assert run("explore", "A.csv").stderr.startswith("error: 'A.csv' has no summary.json")
+
+
 def test_annotators_come_in_the_order_of_the_report(tmp_path, monkeypatch):
     """Who does the most harm comes first, also before somebody who is right less often."""
     monkeypatch.chdir(tmp_path)

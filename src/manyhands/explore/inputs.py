@@ -40,6 +40,7 @@ from manyhands.io.long_tables import over_tasks
 from manyhands.jobs.fit_label_sets import read_as
 from manyhands.jobs.gold import match_gold, training_codes, training_part
 from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
+from manyhands.jobs.ranking import RANKING
 from manyhands.metrics import Level
 from manyhands.metrics.set_levels import levels_of_sets, told_of_cells
 from manyhands.models import load
@@ -391,6 +392,11 @@ def made_by(described: Mapping[str, Any]) -> dict[str, Any]:
 def described_in(folder: Path, what: str = "the explorer") -> dict[str, Any]:
     """Read the folder's summary; ``what`` needs it, for messages."""
     refuse_means(folder, what)
+    if (folder / RANKING).is_file() and not (folder / LABELS).is_file():
+        raise AnnotationError(
+            f"{folder} holds a ranking, and {what} needs labels. The ranking is in its ranking.csv "
+            "and report.html, and annotators.csv says whose comparisons need a look"
+        )
     for name in (SUMMARY, LABELS):
         if not (folder / name).is_file():
             raise ModelFolderError(

@@ -13,13 +13,23 @@ import typer
 from manyhands.cli.errors import reported
 from manyhands.cli.inputs import one_or_all, read_known_option
 from manyhands.cli.option_groups import grouped
-from manyhands.cli.options import Annotations, Excel, Json, KeepFormulas, Known, ModelFolder
+from manyhands.cli.options import Excel, Json, KeepFormulas, Known, ModelFolder
 from manyhands.cli.output import print_json, say
 from manyhands.cli.reading import FamilyReading, as_arguments
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
+from manyhands.files import as_word
 from manyhands.wording import counted
 
+AnnotationsOf = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(
+        "--annotations",
+        parser=some_path,
+        metavar="FILE",
+        help="The annotations that the folder was made from, required. May be repeated.",
+    ),
+]
 Shown = Optional[str]  # noqa: UP045 - typer reads this at run time
 Texts = Annotated[
     Shown,
@@ -66,7 +76,7 @@ Only = Annotated[bool, typer.Option("--reviewed", help="Write only the labels th
 def explore(
     *,
     folder: ModelFolder,
-    annotations: Annotations,
+    annotations: AnnotationsOf = None,
     texts: Texts = None,
     images: Images = None,
     known: Known = None,
@@ -99,6 +109,8 @@ def explore(
     from manyhands.jobs import OUTPUTS
     from manyhands.report.commands import STAND_INS, told_of_stand_ins
 
+    if annotations is None:
+        raise _unnamed(folder)
     if out is None and (reviewed or to != TABLE):
         raise AnnotationError("--to and --reviewed say what to write; name a file with --out")
     if out is not None:
@@ -143,6 +155,16 @@ def explore(
             say(f"next: this command infers the {noun}s again with your corrections: `{command}`")
             if any(word in STAND_INS for word in shlex.split(command)):
                 say(told_of_stand_ins([command]))
+
+
+def _unnamed(folder: Path) -> AnnotationError:
+    """Return the error for a folder whose annotations are not named, with the command that does."""
+    from manyhands.explore.inputs import described_in
+    from manyhands.report.commands import files_in, fill_command
+
+    files = files_in(described_in(folder)) | {"folder": as_word(folder)}
+    command = fill_command("manyhands explore FOLDER --annotations ANNOTATIONS", files)
+    return AnnotationError(f"name the annotations that {folder} was made from: `{command}`")
 
 
 def _announce(address: str, open_: bool, json: bool) -> None:
