@@ -105,7 +105,8 @@ def test_who_guesses_can_be_left_out_and_the_page_says_what_that_costs():
             told = "5 items that only they annotated would then have no label"
         assert (
             "to leave out everybody who does no better than guessing, delete their annotations "
-            f"from the file: {told}"
+            f"from the file: {told}. The estimated share of right labels may then change much, "
+            "even where few labels do"
         ) in advice
         (about,) = [text for text in advice if text.startswith("If an annotator does no better")]
         assert "no new work before they pass a check" in about

@@ -684,7 +684,8 @@ def _leaving_out(found: Findings, flagged: Rows, is_open: bool) -> list[str]:
     )
     return [
         "to leave out everybody who does no better than guessing, delete their annotations from "
-        f"the file: {lost}"
+        f"the file: {lost}. The estimated share of right labels may then change much, even where "
+        "few labels do"
     ]
 
 
