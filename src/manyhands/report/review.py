@@ -12,6 +12,8 @@ from manyhands.decision.labels import best_of
 from manyhands.io.consensus_labels import ACTIONS, REVIEW_RULE, Consensus
 from manyhands.metrics import Level
 from manyhands.metrics.certainty import Certainty, certainty_of
+from manyhands.metrics.intervals import share_interval
+from manyhands.metrics.sample_levels import LEAST_GOLD
 from manyhands.planning import ReviewQueue, review_queue
 from manyhands.report.headline import find_levels, n_wrong, number_of_wrong
 from manyhands.report.inputs import Inputs
@@ -26,6 +28,7 @@ from manyhands.wording import (
     SHARED_LOOK_CERTAIN,
     count_ends,
     counted,
+    percent_interval,
     spread,
 )
 
@@ -121,6 +124,62 @@ def queue_of(
         labels = np.where(inputs.known, -1, _codes_of(inputs, basis))
     given: dict[str, Any] = {"labels": labels, "certainty": certainty, "random": random}
     return review_queue(basis.model, inputs.table, **given, **options)
+
+
+def told_of_checking(queue: ReviewQueue, level: Level | None) -> list[str]:
+    """Say what checking a queue brings: how many of it are wrong, and how far its sample measures.
+
+    ``level`` is the share of right labels before.
+    """
+    drawn = np.zeros(len(queue), dtype=bool) if queue.chosen is None else queue.chosen == "random"
+    told = _told_of_doubtful(queue, ~drawn)
+    after = points_after(level, int(drawn.sum()))
+    if after is None:
+        return told
+    whole, these = f"about {100 * after:.0f} percentage points", f"these {int(drawn.sum()):,}"
+    if level is None:
+        return [*told, f"Checking {these} would measure the share of right labels: the interval "
+                f"would span {whole} or less."]  # fmt: skip
+    now = f"{percent_interval(level.low, level.high)}"
+    if level.source == "sample":
+        return [*told, f"The share of right labels is now measured as {now}. With {these} checked, "
+                f"too, the interval would span {whole}."]  # fmt: skip
+    return [*told, f"The share of right labels is now estimated as {now}. Checking {these} would "
+            f"measure it: the interval would span {whole}."]  # fmt: skip
+
+
+def _told_of_doubtful(queue: ReviewQueue, doubtful: BoolArray) -> list[str]:
+    """Say how many of the doubtful labels, or annotations, are expected to be wrong."""
+    n, wrong = int(doubtful.sum()), float(queue.scores[doubtful].sum())
+    if not n or np.isnan(wrong):
+        return []
+    what = "label" if queue.annotators is None else "annotation"
+    which = f"these {counted(n, what)}" if n > 1 else f"this {what}"
+    if not doubtful.all():
+        which = f"the {counted(n, f'most doubtful {what}')}"
+    many = number_of_wrong(wrong)
+    be = "is" if round(wrong) <= 1 else "are"
+    text = f"{many[0].upper()}{many[1:]} of {which} {be} expected to be wrong"
+    if queue.annotators is not None or wrong < 0.5:
+        return [f"{text}."]
+    return [
+        f"{text}, so checking them corrects one label for every {max(n / wrong, 1):.0f}. "
+        "`manyhands next ANNOTATIONS` says how many annotations correct one."
+    ]
+
+
+def points_after(level: Level | None, n: int) -> float | None:
+    """Return about how wide the interval of right labels will be with n more random labels checked.
+
+    The width of what was measured shrinks with the square root of the number of labels. None where
+    these labels will measure nothing, because they are too few or gold labels take their place.
+    """
+    if level is not None and level.source == "sample" and n:
+        return float((level.high - level.low) * np.sqrt(level.n / (level.n + n)))
+    if n < LEAST_GOLD or (level is not None and level.source == "gold"):
+        return None
+    low, high = share_interval((0.5 if level is None else level.value) * n, n, level=0.95)
+    return float(high - low)
 
 
 def _until(scores: FloatArray, share: float) -> int:

@@ -885,7 +885,12 @@ def review(
     from manyhands.io.shown import with_shown
     from manyhands.metrics.certainty import certainty_of
     from manyhands.metrics.inferred_labels import level_of_labels
-    from manyhands.report.review import certainty_of_basis, label_queue_of, queue_of
+    from manyhands.report.review import (
+        certainty_of_basis,
+        label_queue_of,
+        queue_of,
+        told_of_checking,
+    )
 
     refuse_overwriting([out], [*tables, *inputs.files, *(known or ()), gold])
     check_out(out)
@@ -916,7 +921,8 @@ def review(
         if found.basis is None:
             raise AnnotationError(f"{model} holds labels of one class, so none can be wrong")
         read, source = read._replace(table=table), found.basis.name
-        certainty = certainty_of_basis(found.inputs, found.basis, found.told.level)
+        level = found.told.level
+        certainty = certainty_of_basis(found.inputs, found.basis, level)
         basis = found.inputs, found.basis, certainty
         queue = (
             label_queue_of(*basis, found.found, **draw)
@@ -963,6 +969,8 @@ def review(
         else f"{order}how probably a label is wrong is not told, because nothing shows how many of "
         "them are right; suggestion: what else"
     )
+    for line in told_of_checking(queue, level):
+        say(line)
     if out is not None and by is By.label:
         say(
             f"next: in {out}, correct the column 'label', and write your name into 'reviewed' of "
