@@ -27,7 +27,7 @@ HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 SHARES = frozenset(
     {"accuracy", "accuracy_on_gold", "agreement", "high_95", "low_95", "probability"}
-    | {"probability_wrong", "rate", "within_one_grade"}
+    | {"probability_wrong", "rate", "reverse_rate", "within_one_grade"}
 )
 """Columns that hold shares or probabilities: in percent for people, as they are in files."""
 

@@ -251,14 +251,15 @@ class TeachingPair(NamedTuple):
     ----------
     true, given : class values
     rate : float
-        Share of the annotator's annotations in which ``given`` stands for ``true``. Where nobody
-        knows the labels, it is uncertain which of the two classes stands for the other.
+        Share that is ``given`` of the annotator's annotations where the class is ``true``, as in
+        the model's confusion matrix. Where nobody knows the labels, it is uncertain which of the
+        two classes stands for the other.
     mistaken : list of ids
         Instances that the annotator probably got wrong in this way.
     examples, contrast : lists of ids
         Instances that surely are of the class ``true``, and of the class ``given``.
     reverse_rate : float
-        Share in which ``true`` stands for ``given``, which is not larger.
+        Share that is ``true`` where the class is ``given``; it happened less often.
     """
 
     true: Any
@@ -327,16 +328,17 @@ def teaching_sheet(
     (r,) = resolve(
         [annotator], table.annotators, argument="annotator", vocabulary_name="annotators"
     )
-    rate = found.prior[:, None] * found.confusion[r] * (1 - np.eye(table.n_classes))
+    shares = found.confusion[r]
+    how_often = found.prior[:, None] * shares * (1 - np.eye(table.n_classes))
     clear = _clear(model, table, int(r)) & (found.posterior > 0.5)  # Known classes may differ.
     own = table.annotator == r
     pairs = []
-    both = np.triu(rate + rate.T)
+    both = np.triu(how_often + how_often.T)
     for cell in np.argsort(-both, axis=None, kind="stable")[:n_pairs].tolist():
         true, given = divmod(cell, table.n_classes)
         if both[true, given] <= 0:
             break
-        if rate[given, true] > rate[true, given]:
+        if how_often[given, true] > how_often[true, given]:
             true, given = given, true
         answered = table.instance[own & (table.label == given)]
         doubt = found.posterior[answered, true]
@@ -344,7 +346,7 @@ def teaching_sheet(
         ids = (wrong, *(np.flatnonzero(clear[:, c]) for c in (true, given)))
         mistaken, examples, contrast = (table.instances[rows[:n_examples]].tolist() for rows in ids)
         first, second = table.classes[[true, given]].tolist()
-        one, other = float(rate[true, given]), float(rate[given, true])
+        one, other = float(shares[true, given]), float(shares[given, true])
         pairs.append(TeachingPair(first, second, one, mistaken, examples, contrast, other))
     return TeachingSheet(table.annotators[r].item(), pairs)
 

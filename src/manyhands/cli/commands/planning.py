@@ -1105,8 +1105,10 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
         columns[name] = [", ".join(map(str, each)) for each in columns[name]]
     print_columns(f"Confusions of {annotator}", columns)
     say(
-        "rate: share of this annotator's annotations that are 'given' where the label is 'true'; "
-        "reverse_rate: share that are 'true' where it is 'given'; mistaken: items where this has "
+        "rate: share of this annotator's answers that are 'given', of those to items of the class "
+        "'true', as in the confusion matrix of the report (smoothed, so nearer to the crowd's than "
+        "a count is); reverse_rate: share that are 'true', of those to items of the class 'given'; "
+        "mistaken: items where this has "
         "probably happened; examples: clear items of the class 'true'; contrast: clear items of "
         "the class 'given'"
     )
