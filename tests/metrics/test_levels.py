@@ -13,9 +13,11 @@ from manyhands import AnnotationTable, DawidSkene, make_crowd
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import Level, accuracy_of_labels, accuracy_on_new_items
 from manyhands.metrics.certainty import Certainty
+from manyhands.metrics.inferred_labels import level_of_labels
 from manyhands.metrics.intervals import beta_interval
 from manyhands.metrics.levels import MODEL_ERROR, expectation_error
 from manyhands.metrics.sample_levels import level_of_gold, level_of_sample
+from manyhands.report.headline import headline, tell_labels
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,6 +55,84 @@ def test_single_labels_follow_gold_and_what_the_model_expects_as_ten_more_labels
     assert far.of_labels == pytest.approx((30.5 + 10 * far.high) / 61)
     probability = np.linspace(0.4, 0.99, 200)
     assert Certainty.of(both, probability, 3)(probability).mean() == pytest.approx(both.of_labels)
+
+
+def test_a_measured_share_knows_the_share_of_the_other_part():
+    """By hand: the sample's own share, and that of the others from a sample that is surer."""
+    y, table = crowd()
+    labels = np.where(np.arange(400) % 4 == 0, (y + 1) % 3, y)
+    posterior = np.eye(3)[labels] * 0.7 + 0.1
+    gold = np.full(400, None, dtype=object)
+    gold[:60] = y[:60]
+    random = np.arange(400) < 60
+    measured = accuracy_of_labels(table, labels, posterior, gold=gold, random=random)
+    assert (measured.source, measured.value) == ("gold", 45 / 60)
+    sampled = accuracy_of_labels(table, labels, posterior, sample=gold, known=random, random=random)
+    assert (sampled.source, sampled.other_part) == ("sample", 45 / 60)
+    assert measured.other_part == pytest.approx(sampled.value, abs=0.01)
+    # In the sample, the right labels are the sure ones; outside, half of the labels are sure.
+    sure = np.where(random, labels == y, np.arange(400) % 2 == 0)[:, None]
+    posterior = np.where(sure, np.eye(3)[labels] * 0.85 + 0.05, np.eye(3)[labels] * 0.25 + 0.25)
+    surer = accuracy_of_labels(table, labels, posterior, gold=gold, random=random)
+    assert surer.value == 45 / 60
+    assert surer.other_part < measured.other_part - 0.05
+    # It is not told of gold that may have been chosen, nor if there is no other part.
+    chosen = accuracy_of_labels(table, labels, np.eye(3)[labels], gold=gold)
+    assert chosen.other_part is None
+    assert accuracy_of_labels(table, labels, posterior, gold=y, random=y >= 0).other_part is None
+
+
+def test_the_estimate_of_the_other_labels_is_lower_or_higher_as_is_said():
+    """Replays the advice: the sample is given as known labels, and all labels are inferred anew."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 400)
+    skill = np.where(np.arange(400) % 2, 0.9, 0.45)[:, None]
+    other = (y[:, None] + rng.integers(1, 3, (400, 5))) % 3
+    table = AnnotationTable.from_matrix(np.where(rng.random((400, 5)) < skill, y[:, None], other))
+    model = DawidSkene().fit(table)
+    held = []
+    for _ in range(40):
+        drawn = np.zeros(400, dtype=bool)
+        drawn[rng.choice(400, 60, replace=False)] = True
+        gold = np.where(drawn, y, None)
+        told = tell_labels(
+            table,
+            model,
+            model.posterior_.argmax(axis=1),
+            model.posterior_,
+            gold=np.where(drawn, y, -1),
+            random=drawn,
+        )
+        if "in the sample" in told.headline:
+            known = DawidSkene().fit(table, gold=gold, random_gold=drawn)
+            after = level_of_labels(table, known, known.posterior_.argmax(axis=1), known.posterior_)
+            assert after.source == "sample"
+            held.append(("probably lower" in told.headline) == (after.value < told.level.value))
+    assert len(held) >= 10
+    assert np.mean(held) >= 0.9
+
+
+def test_the_headline_says_of_which_labels_a_measured_share_is():
+    level = {"value": 0.72, "low": 0.6, "high": 0.82, "n": 60, "of_labels": None}
+    found = {"n": 1000, "n_known": 0}
+
+    def told(source, other, **more):
+        own = level | {"source": source, "other_part": other}
+        return headline({"levels": found | more | {"labels": own}, "data": {"n_classes": 3}})
+
+    assert told("gold", 0.66).endswith(
+        "measured on 60\u00a0gold labels. This is the share in the sample. To estimate it for the "
+        "other labels, give the file as --known in place of --gold: that also counts how certain "
+        "labels are, and is probably lower."
+    )
+    assert told("gold", 0.78).endswith("probably higher.")
+    assert told("sample", 0.8, n_known=60).endswith(
+        "that people checked at random. Of the 60\u00a0checked labels, 80\u202f% were right before "
+        "the check. The estimate also counts how certain the other labels are."
+    )
+    for source in ("gold", "sample"):
+        for other in (None, 0.71):
+            assert "other labels" not in told(source, other)
 
 
 def test_too_little_gold_measures_nothing():

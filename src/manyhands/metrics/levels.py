@@ -174,7 +174,12 @@ def level_from_sources(
         true, has = _truth(table, gold, "gold")
         has = _resembling(has & free, drawn, free, proba, "gold")
         if has.sum() >= LEAST_GOLD:
-            return level_of_gold(given[has] == true[has], "gold", model_level)
+            right, others = given == true, free & ~has
+            level = level_of_gold(right[has], "gold", model_level)
+            if others.any() and drawn[has].all():
+                rest = level_of_sample(right, has, expected, others, model_level)
+                level = level._replace(other_part=rest.value)
+            return level
     if sample is not None:
         true, has = _truth(table, sample, "sample")
         has = _resembling(has & annotated, drawn, free, proba, "checked")

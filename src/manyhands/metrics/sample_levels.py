@@ -44,6 +44,10 @@ class Level(NamedTuple):
         Mean to which the probabilities of single labels are calibrated; None: ``value``. It differs
         from a share that is measured on gold labels, where a model's expectation counts as ten more
         of them, because a few gold labels may all happen to be easy.
+    other_part : float or None
+        Share of right labels in the part that ``value`` is not of. If the level is measured on gold
+        drawn at random: estimate for the labels without gold. If it is estimated from a sample:
+        share in the sample, as inferred without it. Else None.
     """
 
     value: float
@@ -52,6 +56,7 @@ class Level(NamedTuple):
     source: Source
     n: int
     of_labels: float | None = None
+    other_part: float | None = None
 
     @property
     def is_measured(self) -> bool:
@@ -145,7 +150,7 @@ def level_of_sample(
         value = _with_model(n * value, n, model_level, low, high)
     elif m > n:
         value = float(np.clip((n * value + 0.5) / (n + 1), low, high))
-    return Level(value, low, high, "sample", n)
+    return Level(value, low, high, "sample", n, other_part=k / n if m > n else None)
 
 
 def level_of_gold(right: BoolArray, source: Source, model_level: float | None = None) -> Level:

@@ -14,7 +14,7 @@ from manyhands.codes import ActionCode
 from manyhands.decision.labels import is_scale_of_grades
 from manyhands.exceptions import AnnotationError
 from manyhands.report.filters import percent, percent_range
-from manyhands.report.headline import share_of_wrong
+from manyhands.report.headline import APART, share_of_wrong
 from manyhands.report.inputs import Inferred, Inputs, class_positions, to_table_classes
 from manyhands.report.limits import CELL_TEXT, LIMITS, MATRIX_CELLS
 from manyhands.report.section import (
@@ -682,9 +682,6 @@ def beside_typical(s: Mapping[str, Any]) -> str:
         )
     return text
 
-
-APART = 0.02
-"""Difference of two shares from which a reader may ask why they differ."""
 
 CONFUSIONS = Section(
     "confusions",

@@ -28,7 +28,7 @@ from manyhands.metrics.certainty import certainty_of
 from manyhands.metrics.grades import within_one
 from manyhands.metrics.inferred_labels import known_of, level_of_labels
 from manyhands.metrics.sample_levels import VAGUE
-from manyhands.report.filters import clipped, count, percent_range
+from manyhands.report.filters import clipped, count, percent, percent_range
 from manyhands.report.section import Findings
 from manyhands.typing import BoolArray, FloatArray, IntArray
 from manyhands.wording import DRAW_SAMPLE, N_RANDOM, SAMPLE_TELLS, percent_ends
@@ -209,7 +209,7 @@ def headline_and_reason(summary: Summary) -> Headline:
         return Headline(f"It is not known {asked}: ", _why_unknown(summary))
     fact = _told_level(found, level, rest, labels) + _told_near(found)
     if level["source"] in ("gold", "sample"):
-        return Headline(fact)
+        return Headline(fact + _told_other_part(level))
     why = [_told_alike(found)] if found.get("alike") else []
     why += [_told_unmeasured(n - rest)] if rest < n else []
     return Headline(fact, "".join(f" {text}" for text in why))
@@ -244,6 +244,28 @@ def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, l
         return f"{certain} of {which} are right, measured on {count(level['n'], 'gold label')}."
     about = certain if share.startswith(">") else f"About {share}"
     return f"{about} of the {labels} are right: estimated from how annotators agree, not measured."
+
+
+APART = 0.02
+"""Difference of two shares from which a reader may ask why they differ."""
+
+
+def _told_other_part(level: Mapping[str, Any]) -> str:
+    """Say of which labels a measured share is, if it is another one in the sample or outside."""
+    other = level.get("other_part")
+    if other is None or abs(other - level["value"]) < APART:
+        return ""
+    if level["source"] == "gold":
+        lower = "lower" if other < level["value"] else "higher"
+        return (
+            " This is the share in the sample. To estimate it for the other labels, give the file "
+            "as --known in place of --gold: that also counts how certain labels are, and is "
+            f"probably {lower}."
+        )
+    return (
+        f" Of the {count(level['n'], 'checked label')}, {percent(other)} were right before the "
+        "check. The estimate also counts how certain the other labels are."
+    )
 
 
 def _told_alike(found: Mapping[str, Any]) -> str:
