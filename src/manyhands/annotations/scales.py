@@ -377,7 +377,8 @@ def warn_of_skew(classes: AnyArray, counts: AnyArray, argument: str) -> None:
         warn_caller(
             f"{argument}: {most}, and the labels are read as grades. With one grade so common, "
             "mistakes into the next grade look like severity, and "
-            f"{SKEWED_ARE_NAMES}: scale='nominal'"
+            f"{SKEWED_ARE_NAMES}: scale='nominal'. Use the labels of that reading; keep the order "
+            "only to measure how far annotators agree"
         )
 
 
