@@ -103,7 +103,7 @@ def _repeated(columns: Columns, pairs: IntArray) -> AnnotationError:
         len(pairs), _n_contradictory(columns, pairs)
     )
     return AnnotationError(
-        f"{len(pairs)} (instance, annotator) pairs are repeated{passes} the first being "
+        f"{len(pairs):,} (instance, annotator) pairs are repeated{passes} the first being "
         f"instance {columns.instances[instance].item()!r} by annotator "
         f"{columns.annotators[annotator].item()!r}. {advice}"
     )
@@ -122,14 +122,16 @@ def advice_on_repeats(n: int, n_contradictory: int) -> str:
         again = "It repeats" if n == 1 else "All repeat"
         told = f"{each} different labels" if n_contradictory else f"{again} the same label"
     else:
+        same = n - n_contradictory
         told = (
-            f"Of these pairs, {n - n_contradictory:,} repeat the same label, and "
-            f"{n_contradictory:,} hold different labels"
+            f"Of these pairs, {same:,} {'repeats' if same == 1 else 'repeat'} the same label, and "
+            f"{n_contradictory:,} {'holds' if n_contradictory == 1 else 'hold'} different labels"
         )
     return (
-        f"{told}. Remove them, or choose: duplicates='last' keeps the last of each, which is right "
-        "if rows were copied or answers corrected; duplicates='keep' keeps all, which is right if "
-        "the same annotator was asked several times on purpose"
+        f"{told}. Remove them, or choose. Usual is duplicates='last', which keeps the last of "
+        "each: it is right if rows were copied or answers corrected, because a copy is no further "
+        "evidence. duplicates='keep' counts all, which is right only if annotators were asked "
+        "several times on purpose and each answer was given anew"
     )
 
 

@@ -189,7 +189,7 @@ def once(gathered: Gathered, answers: list[Answer], repeats: str) -> list[Answer
         advice = ticked_advice(len(again), len(pairs), differ, option)
         advice = advice or advice_on_repeats(len(again), n)
         raise AnnotationError(
-            f"{len(again)} (task, annotator) pairs are repeated, the first in {a.at}: task "
+            f"{len(again):,} (task, annotator) pairs are repeated, the first in {a.at}: task "
             f"{a.task!r} by {a.worker!r}. {advice}"
         )
     dropped = set()
