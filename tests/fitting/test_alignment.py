@@ -396,14 +396,14 @@ def stack():
     return CrowdStackingClassifier(n_rounds=1, random_state=0)
 
 
-@pytest.mark.parametrize("gap", [np.nan, None, pd.NA])
+@pytest.mark.parametrize("gap", [np.nan, None, pd.NA, "pd.NA of objects"])
 @pytest.mark.parametrize("make", [network, stack])
 @pytest.mark.filterwarnings("ignore:the features predict")
 def test_a_gap_among_numbers_is_refused_by_its_id_whoever_reads_it(data, make, gap):
     X, long, _ = data
     table, whole = AnnotationTable.from_frame(long), X.sample(frac=1, random_state=1)
     broken = whole.convert_dtypes() if gap is pd.NA else whole.astype(object)
-    broken.loc["img7", "b"] = gap
+    broken.loc["img7", "b"] = pd.NA if isinstance(gap, str) else gap
     fitted = make().fit(whole, table)
     for read in (
         lambda: make().fit(broken, table),
@@ -430,6 +430,15 @@ def test_the_mend_of_a_gap_keeps_the_order_of_the_rows(data):
     names = {"SimpleImputer": SimpleImputer, "CrowdStackingClassifier": stack}
     pipeline = eval(advised, {"make_pipeline": make_pipeline, **names})
     assert accuracy(mixed, table, gold[mixed.index], pipeline) > 0.9
+    # An imputer cannot read the NA of pandas in a column of objects.
+    objects = mixed.astype(object)
+    objects.loc["img7", "b"] = pd.NA
+    with pytest.raises(AnnotationError) as raised:
+        stack().fit(objects, table)
+    again, _, first = str(raised.value).partition("fill the gaps: ")[2].partition(" with ")
+    assert again == advised
+    converted = eval(first.partition(",")[0], {"X": objects})
+    assert accuracy(converted, table, gold[mixed.index], pipeline) > 0.9
 
 
 def test_cross_validation_of_a_table_and_its_frame(data):

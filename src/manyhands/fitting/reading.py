@@ -632,6 +632,9 @@ def where_not_finite(estimator: BaseEstimator, X: Any) -> str:
     mend = f"the gaps: make_pipeline(SimpleImputer(), {name}())"
     if hasattr(X, "iloc"):  # An imputer returns an array, so that the ids would be lost.
         mend += '.set_output(transform="pandas")'
+        own = X.select_dtypes(object).to_numpy().ravel() if hasattr(X, "select_dtypes") else ()
+        if any(type(value).__name__ == "NAType" for value in own):
+            mend += " with X.convert_dtypes(), because it cannot read pd.NA in columns of objects"
     elif as_frame(X) is not None:  # An imputer would take the column of ids for a feature.
         mend = "the gaps of the frame before fit"
     return f"Input X contains NaN{place}; leave such rows out, or fill {mend}"
