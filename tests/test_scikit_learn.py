@@ -1,7 +1,9 @@
 """Where scikit-learn's conventions meet annotations: searches, splitters, output, displays."""
 
+import re
 import sys
 
+import joblib
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -37,6 +39,7 @@ from manyhands import (
     cross_predict,
     load_demo,
     make_crowd,
+    save,
     select,
 )
 from manyhands.agreement import cohen_kappa, percent_agreement
@@ -301,6 +304,30 @@ def test_a_network_without_an_embedding_is_the_last_step_all_the_same():
     steps.set_output(transform="pandas").fit(FEATURES, VOTES)
     assert not hasattr(steps, "transform")
     assert len(steps.predict(FEATURES)) == 80
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+@pytest.mark.parametrize(
+    "model",
+    [
+        CrowdStackingClassifier(n_rounds=1, n_folds=2, random_state=0),
+        CrowdLayerClassifier("mlp", max_epochs=1, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_pipeline_with_a_scaler_is_saved_by_joblib_as_the_error_says(
+    model, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    pipeline = make_pipeline(StandardScaler(), model).fit(FEATURES, VOTES)
+    with pytest.raises(AnnotationError, match="the step StandardScaler cannot be saved") as raised:
+        save(pipeline, "model")
+    (command,) = re.findall(r"joblib\.dump\(.*?\)", str(raised.value))
+    eval(command, {"joblib": joblib, "pipeline": pipeline})
+    again = joblib.load("pipeline.joblib")
+    raw = FEATURES * 3 + 5  # Without the scaler, these would be predicted otherwise.
+    np.testing.assert_array_equal(again.predict_proba(raw), pipeline.predict_proba(raw))
+    np.testing.assert_array_equal(again[0].mean_, pipeline[0].mean_)
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")

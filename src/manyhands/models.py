@@ -87,9 +87,11 @@ def _check_steps(model: Pipeline) -> None:
     for step in steps[:-1]:
         if not is_known(step):
             raise AnnotationError(
-                f"the step {type(step).__name__} cannot be saved without pickle; save the last "
-                "step alone (pipeline[-1].save(folder)), and put the others in front of it again "
-                "after loading"
+                f"the step {type(step).__name__} cannot be saved without pickle. Save the whole "
+                "pipeline with joblib.dump(pipeline, 'pipeline.joblib'), and read it with "
+                "joblib.load, which runs whatever code is in the file. Without pickle, only the "
+                "last step can be saved (pipeline[-1].save(folder)), and you put the others, "
+                "fitted as they are, in front of it again"
             )
     if not hasattr(steps[-1], "save"):
         raise AnnotationError(
