@@ -77,7 +77,7 @@ def test_all_tell_the_same_of_the_labels(source):
     summary = json.loads(Path("labels/summary.json").read_text(encoding="utf-8"))
     assert Level(**summary["levels"]["labels"]) == pytest.approx(level)
     on_page = told_by_page("labels/report.html")
-    assert on_page[0] == told
+    assert " ".join(" ".join(on_page).split()).startswith(" ".join(told.split()))
 
     planned = done_json("next", "A.csv", *options)
     assert planned["level"] == pytest.approx(found["level"])

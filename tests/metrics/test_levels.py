@@ -122,8 +122,8 @@ def test_the_headline_says_of_which_labels_a_measured_share_is():
 
     assert told("gold", 0.66).endswith(
         "measured on 60\u00a0gold labels. This is the share in the sample. To estimate it for the "
-        "other labels, give the file as --known in place of --gold: that also counts how certain "
-        "labels are, and is probably lower."
+        "other labels, give the file as --known in place of --gold. That estimate also counts how "
+        "certain labels are, and is probably lower."
     )
     assert told("gold", 0.78).endswith("probably higher.")
     assert told("sample", 0.8, n_known=60).endswith(

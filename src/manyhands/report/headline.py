@@ -209,7 +209,7 @@ def headline_and_reason(summary: Summary) -> Headline:
         return Headline(f"It is not known {asked}: ", _why_unknown(summary))
     fact = _told_level(found, level, rest, labels) + _told_near(found)
     if level["source"] in ("gold", "sample"):
-        return Headline(fact + _told_other_part(level))
+        return Headline(fact, _told_other_part(level))
     why = [_told_alike(found)] if found.get("alike") else []
     why += [_told_unmeasured(n - rest)] if rest < n else []
     return Headline(fact, "".join(f" {text}" for text in why))
@@ -259,8 +259,8 @@ def _told_other_part(level: Mapping[str, Any]) -> str:
         lower = "lower" if other < level["value"] else "higher"
         return (
             " This is the share in the sample. To estimate it for the other labels, give the file "
-            "as --known in place of --gold: that also counts how certain labels are, and is "
-            f"probably {lower}."
+            "as --known in place of --gold. That estimate also counts how certain labels are, and "
+            f"is probably {lower}."
         )
     return (
         f" Of the {count(level['n'], 'checked label')}, {percent(other)} were right before the "
