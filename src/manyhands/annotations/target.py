@@ -493,6 +493,13 @@ def _in_assumed_order(table: AnnotationTable, argument: str, rows_argument: str)
 def _not_matching(ids: AnyArray, table: AnnotationTable, argument: str, X: str) -> AnnotationError:
     instances = table.instances
     mine, theirs = as_one_kind(ids, instances)
+    distinct = len(np.unique(mine)) == len(mine)
+    if distinct and table.instance_order.rows is not None and len(ids) == len(instances):
+        return AnnotationError(
+            f"the instances of {argument} were selected by position, and are not those of the rows "
+            f"of {X}. Put the table into the order of {X} before cross-validation or "
+            f"train_test_split: table.select(instances={X}.index)"
+        )
     parts = [
         f"{len(ids)} rows of {X} ({first_and_last(ids)}) and {len(instances)} instances of "
         f"{argument} ({first_and_last(instances)}) do not match by id"
@@ -507,13 +514,6 @@ def _not_matching(ids: AnyArray, table: AnnotationTable, argument: str, X: str) 
         found, counts = np.unique(values, return_counts=True)
         if len(found) < len(values):
             parts.append(f"{name} holds {found[counts > 1][0].item()!r} twice")
-    distinct = len(np.unique(mine)) == len(mine)
-    if distinct and table.instance_order.rows is not None and len(ids) == len(instances):
-        return AnnotationError(
-            f"the instances of {argument} were selected by position, and are not those of the rows "
-            f"of {X}: before cross-validation or train_test_split, put the whole table into the "
-            f"order of {X} by {argument}.select(instances={X}.index). " + "; ".join(parts)
-        )
     if not distinct:
         return AnnotationError(
             f"{'; '.join(parts)}. Give one row of {X} per instance, such as "
