@@ -123,8 +123,9 @@ OF_COMMANDS = (
         r"use --method gold-corrected with the \1 gold labels as known labels (--known FILE)",
     ),
     (
-        r"Give the people's labels as gold to GoldCorrected, with no family declared",
-        "Give the people's labels as a file of known labels, with no family declared: "
+        r"Take the people out of the table, and give their labels as gold to GoldCorrected, with "
+        r"no family declared",
+        "Take the people out of the table, and give their labels as a file of known labels: "
         "--known FILE --method gold-corrected --groups none, without --people",
     ),
 )

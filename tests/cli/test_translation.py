@@ -188,9 +188,10 @@ def test_every_option_that_messages_name_exists():
         ("fit GoldCorrected with the 60 gold labels if they were drawn at random.",
          "use --method gold-corrected with the 60 gold labels as known labels (--known FILE) if "
          "they were drawn at random."),
-        ("Give the people's labels as gold to GoldCorrected, with no family declared.",
-         "Give the people's labels as a file of known labels, with no family declared: --known "
-         "FILE --method gold-corrected --groups none, without --people."),
+        ("Take the people out of the table, and give their labels as gold to GoldCorrected, with "
+         "no family declared.",
+         "Take the people out of the table, and give their labels as a file of known labels: "
+         "--known FILE --method gold-corrected --groups none, without --people."),
         ("skip holds 'dog', which is", "--skip holds 'dog', which is"),
         ("The 'tol' parameter of X must be a float. Got -1 instead.",
          "--set tol=-1: it must be a float in X"),

@@ -736,7 +736,7 @@ def warn_of_isolated_families(found: IsolatedFamilies) -> None:
         else "Their labels are its vote shares."
     )
     warn_caller(
-        f"On {found.share} of the instances only {who} annotated. {how} Give the people's labels "
-        "as gold to GoldCorrected, with no family declared.",
+        f"On {found.share} of the instances only {who} annotated. {how} Take the people out "
+        "of the table, and give their labels as gold to GoldCorrected, with no family declared.",
         NotIdentifiableWarning,
     )
