@@ -32,7 +32,13 @@ from manyhands.report import (
     summary_tables,
 )
 from manyhands.report.annotators import OUTVOTED
-from manyhands.report.confusions import REVERSED, RULED_OUT, beside_typical, both_ways
+from manyhands.report.confusions import (
+    REVERSED,
+    RULED_OUT,
+    always_the_same,
+    beside_typical,
+    both_ways,
+)
 from manyhands.report.doubts import SHARED
 from manyhands.report.filters import percent
 from manyhands.report.gold import share_of_clusters
@@ -128,6 +134,32 @@ def test_the_command_of_annotators_shows_what_the_step_says():
     shown = [each for pair in teaching_sheet(model, A, first).pairs for each in pair.mistaken]
     assert shown
     assert all(A[each, first] != model.labels_[each] for each in shown)
+
+
+def test_the_section_on_annotators_says_how_often_the_most_frequent_class_is_right():
+    """By hand, and of a crowd whose truth is known; not where the classes are about even."""
+    rng = np.random.default_rng(0)
+    for share in (0.7, 1 / 3):
+        gold = rng.choice(3, size=300, p=[(1 - share) / 2, share, (1 - share) / 2])
+        A = np.where(rng.random((300, 6)) < 0.9, gold[:, None], rng.integers(3, size=(300, 6)))
+        A[:, 5] = 1
+        summary = summarize(A, aggregator=DawidSkene().fit(A))
+        told = always_the_same(summary)
+        if share < 0.5:
+            assert told == ""
+            continue
+        assert told.startswith("Whoever always answers “1”, the most frequent class, is right in")
+        assert abs(float(re.search(r"about ([\d.]+)", told)[1]) / 100 - (gold == 1).mean()) < 0.05
+        assert " ".join(told.split()) in " ".join(
+            "".join(Page(render_report(summary)).text).split()
+        )
+    even = {"classes": ["a", "b"], "matrix": [[30, 20], [10, 40]]}
+    assert always_the_same({"confusions": even}) == ""
+    uneven = {"classes": ["a", "b"], "matrix": [[50, 20], [10, 20]]}
+    assert "“a”" in always_the_same({"confusions": uneven})
+    assert "70\u202f% of cases" in always_the_same({"confusions": uneven})
+    assert always_the_same({"confusions": {"classes": None, "matrix": None}}) == ""
+    assert always_the_same({}) == ""
 
 
 def test_shares_of_wrong_annotations_say_what_they_are_of():

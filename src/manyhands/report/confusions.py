@@ -13,6 +13,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.codes import ActionCode
 from manyhands.decision.labels import is_scale_of_grades
 from manyhands.exceptions import AnnotationError
+from manyhands.planning.screening import UNEVEN
 from manyhands.report.filters import percent, percent_range
 from manyhands.report.headline import APART, share_of_wrong
 from manyhands.report.inputs import Inferred, Inputs, class_positions, to_table_classes
@@ -660,6 +661,20 @@ def answer_confused(s: Mapping[str, Any]) -> Answer:
     )
 
 
+def always_the_same(s: Mapping[str, Any]) -> str:
+    """Say how often the most frequent class would be right; "" if classes are about even."""
+    matrix = (s.get("confusions") or {}).get("matrix")
+    of_true = [sum(row) for row in matrix or ()]
+    if not sum(of_true) or max(of_true) * len(of_true) < UNEVEN * sum(of_true):
+        return ""
+    share = max(of_true) / sum(of_true)
+    top = s["confusions"]["classes"][of_true.index(max(of_true))]
+    return (
+        f"Whoever always answers “{shorten(str(top))}”, the most frequent class, is right in about "
+        f"{percent(share)} of cases, and does no better than guessing either."
+    )
+
+
 def beside_typical(s: Mapping[str, Any]) -> str:
     """Say how the share of wrong annotations goes with the typical annotator's, and with gold.
 
@@ -694,6 +709,7 @@ CONFUSIONS = Section(
     words={
         "confused_cells": confused_cells,
         "mixed_up": mixed_up,
+        "always_the_same": always_the_same,
         "beside_typical": beside_typical,
         "REVERSED": REVERSED,
     },
