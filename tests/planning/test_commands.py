@@ -367,8 +367,9 @@ def test_a_budget_says_where_to_stop():
         "70 % of right labels to 77 %, and all 300 of this forecast would bring 77.5 %."
     )
     assert _told_stop(found, 0, "The rule").replace("\u202f", " ") == (
-        "The rule. By this rule, buy none: the 300 further annotations of this forecast would "
-        "bring 70 % to 77.5 %."
+        "The rule. The first step of the table already gains less: the 300 further annotations of "
+        "this forecast would bring 70 % of right labels to 77.5 %. A smaller --step shows whether "
+        "the best of its annotations are worth buying."
     )
     assert _told_stop(found, 3, "The rule").replace("\u202f", " ") == (
         "The rule. Every step of the table gains more: the 300 further annotations of this "

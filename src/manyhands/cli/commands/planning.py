@@ -1141,7 +1141,11 @@ def _told_stop(found: Any, n: int, rule: str) -> str:
         rest = f"{everything} would bring {first} of right labels to {last}"
         return f"{rule}. Every step of the table gains more: {rest}."
     if not n:
-        return f"{rule}. By this rule, buy none: {everything} would bring {first} to {last}."
+        return (
+            f"{rule}. The first step of the table already gains less: {everything} would bring "
+            f"{first} of right labels to {last}. A smaller --step shows whether the best of its "
+            "annotations are worth buying."
+        )
     return (
         f"{rule}. By this rule, stop at {found.sizes[n]:.2f} annotations per item: "
         f"{bought[n]:,} further ones would bring {first} of right labels to {here}, and all "
