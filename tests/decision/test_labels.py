@@ -393,8 +393,10 @@ def test_a_threshold_does_not_change_how_sure_a_label_is(measured):
     # How many of all labels are right comes first, as without a threshold.
     assert (some["level"], some["headline"]) == (plain["level"], plain["headline"])
     assert some["decided"]["level"]["value"] > plain["level"]["value"]
+    mean = np.mean([told[task] for task in decided])
+    assert some["decided"]["level"]["value"] == pytest.approx(mean, abs=1e-6)
     told = some["decided"]["headline"]
-    assert f"of the {len(decided)}\xa0decided labels are right" in told
+    assert f"of the {len(decided)}\xa0labels that are at least 90\u202f% certain are right" in told
     assert told.endswith(f"The other {some['n_undecided']} were left open.")
     assert plain["decided"] is None
     nothing = aggregate_table(table, DawidSkene(), threshold=1.0)

@@ -8,7 +8,14 @@ from scipy.special import expit, logit
 from manyhands import AnnotationTable, DawidSkene, MajorityVote, make_crowd
 from manyhands.io import consensus
 from manyhands.metrics import Level
-from manyhands.metrics.certainty import SHARED, Certainty, certainty_of, label_probability
+from manyhands.metrics.certainty import (
+    SHARED,
+    Certainty,
+    certainty_of,
+    label_probability,
+    level_of_some,
+)
+from manyhands.metrics.sample_levels import level_of_gold
 
 
 def of_share(value):
@@ -149,3 +156,51 @@ def test_a_label_against_the_posterior_may_be_less_probable_than_another_class()
 
 def test_of_classes_nothing_is_told_where_nothing_is_known():
     assert np.isnan(Certainty(3).of_classes(np.full((2, 3), 1 / 3), np.zeros(2, int))).all()
+
+
+def test_the_level_of_surer_labels_is_their_mean_probability():
+    """And its ends are at least as far away as those that the ends of the level of all imply."""
+    y = np.random.default_rng(0).integers(3, size=300)
+    table = make_crowd(y, annotations_per_instance=4.0, random_state=0)
+    posterior = DawidSkene().fit(table).posterior_
+    codes = posterior.argmax(axis=1)
+    level = Level(0.8, 0.7, 0.9, "sample", 50)
+
+    def told(value):
+        found = certainty_of(table, level._replace(value=value), posterior, codes)
+        return found.of_labels(posterior, codes, None)
+
+    some = told(0.8) >= 0.8
+    found, is_measured = level_of_some(table, level, posterior, codes, some)
+    assert not is_measured
+    assert found.value == pytest.approx(told(0.8)[some].mean())
+    assert found.low < told(0.7)[some].mean() < found.value < told(0.9)[some].mean() < found.high
+    everything = np.ones(300, dtype=bool)
+    assert level_of_some(table, level, posterior, codes, everything).level == level
+    assert level_of_some(table, level, posterior, codes, ~everything) is None
+    assert level_of_some(table, None, posterior, codes, some) is None
+
+
+def test_gold_of_most_labels_measures_some_of_them_and_little_gold_does_not():
+    """Ten gold labels that all happen to be right say less than the order of the labels."""
+    y = np.random.default_rng(0).integers(3, size=300)
+    table = make_crowd(y, annotations_per_instance=4.0, random_state=0)
+    posterior = DawidSkene().fit(table).posterior_
+    codes = posterior.argmax(axis=1)
+    some = posterior.max(axis=1) >= 0.9
+    right = (codes == y)[some]
+
+    def found(gold):
+        judged = gold >= 0
+        level = level_of_gold((codes == gold)[judged], "gold")
+        return level_of_some(table, level, posterior, codes, some, gold=gold)
+
+    every, is_measured = found(y)
+    assert is_measured
+    assert (every.value, every.n) == (pytest.approx(right.mean()), some.sum())
+    few = np.full(300, -1)
+    few[np.flatnonzero(some & (codes == y))[:20]] = y[some & (codes == y)][:20]
+    few[np.flatnonzero(~some)[:20]] = y[~some][:20]
+    part, is_measured = found(few)
+    assert not is_measured
+    assert part.n == 40

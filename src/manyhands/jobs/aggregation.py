@@ -13,7 +13,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import decide
 from manyhands.decision.labels import best_of, check_rule_of, rule_of
-from manyhands.exceptions import AnnotationError, silenced
+from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.inference.identifiability import warn_of_unidentified
@@ -40,7 +40,7 @@ from manyhands.jobs.outputs import (
 from manyhands.metrics.certainty import certainty_of, with_open
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
-from manyhands.report.headline import tell_labels
+from manyhands.report.headline import tell_decided, tell_labels
 from manyhands.report.review import half_of_wrong
 from manyhands.scale.store import AnnotationStore
 from manyhands.wording import SCORES
@@ -261,10 +261,10 @@ def _concluded(
     some = None
     if threshold is not None:
         # How sure a label is does not depend on which other labels are left open.
-        codes = with_open(codes, judged["probability"], posterior, threshold)
-        with silenced("manyhands"):  # The first time has warned.
-            if (codes < 0).any():
-                some = tell_labels(table, aggregator, codes, posterior, **measured).to_dict()
+        every, codes = codes, with_open(codes, judged["probability"], posterior, threshold)
+        if (codes < 0).any():
+            whole = (table, told.level, every, posterior, codes < 0, threshold)
+            some = tell_decided(*whole, known=is_known, gold=measured.get("gold")).to_dict()
     if gold is not None:
         metrics = measure(table, posterior, codes, truth, rows)
     if not aggregator.traits.compares_annotators:  # Others have said it in their fit.

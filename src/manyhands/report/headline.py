@@ -24,7 +24,7 @@ from manyhands.decision.labels import is_scale_of_grades
 from manyhands.inference.shared_mistakes import declaring, suspected
 from manyhands.inference.votes import HARMLESS_CLASSES
 from manyhands.metrics import Level
-from manyhands.metrics.certainty import certainty_of
+from manyhands.metrics.certainty import certainty_of, level_of_some
 from manyhands.metrics.grades import within_one
 from manyhands.metrics.inferred_labels import known_of, level_of_labels
 from manyhands.metrics.sample_levels import VAGUE
@@ -84,21 +84,67 @@ def tell_labels(
     levels = _facts(table, level, fitted, decided, alike)
     n_open = int(((codes < 0) & (table.annotations_per_instance() > 0)).sum())
     levels["n"] -= n_open  # Without a label, nothing is right or wrong.
-    if n_open and not levels["n"]:
-        return Told(None, "Every label was left open.")
-    levels["n_open"] = n_open
     if posterior is not None and is_scale_of_grades(table):
         known = known_of(table, fitted)
         certainty = certainty_of(table, level, posterior, codes, known)
         gold = measured.get("gold")
         near = within_one(table, level, certainty, posterior, codes, known=known, gold=gold)
         levels["within_one"] = None if near is None else near.to_dict()
-    fact, why = headline_and_reason({"levels": levels, "data": {"n_classes": table.n_classes}})
-    if n_open:  # What tells of all labels has the reasons.
-        rest = f"the other {n_open:,} {'was' if n_open == 1 else 'were'} left open."
-        fact = f"{fact[:-2]}; {rest}" if why and fact.endswith(": ") else f"{fact} T{rest[1:]}"
-        return Told(level, fact)
-    return Told(level, fact + why)
+    return Told(level, headline({"levels": levels, "data": {"n_classes": table.n_classes}}))
+
+
+def tell_decided(
+    table: AnnotationTable,
+    level: Level | None,
+    codes: IntArray,
+    posterior: FloatArray,
+    is_open: BoolArray,
+    least: float,
+    *,
+    known: BoolArray | None = None,
+    gold: IntArray | None = None,
+) -> Told:
+    """Tell how many labels are right of those that are not left open.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    level : Level or None
+        Of all labels, as `tell_labels` returns it.
+    codes : integer array of shape (n_instances,)
+        Labels of all instances, the open ones included.
+    posterior : array of shape (n_instances, n_classes)
+    is_open : boolean array of shape (n_instances,)
+        Instances whose label is left open.
+    least : float
+        Probability below which it is.
+    known : boolean array of shape (n_instances,), optional
+        Instances whose label was given.
+    gold : integer array of shape (n_instances,), optional
+        True classes, -1 where unknown.
+    """
+    annotated = table.annotations_per_instance() > 0
+    own, n_open = annotated & ~is_open, int((annotated & is_open).sum())
+    if not own.any():
+        return Told(None, "Every label was left open.")
+    rest = f"the other {n_open:,} {'was' if n_open == 1 else 'were'} left open."
+    n = int((own if known is None else own & ~known).sum())
+    labels = count(n, "label")
+    if not n:
+        return Told(None, f"Only known labels are that certain; {rest}")
+    found = level_of_some(table, level, posterior, codes, own, known=known, gold=gold)
+    sure = f"{'is' if n == 1 else 'are'} at least {100 * least:g}\u202f% certain"
+    if found is None or level is None:
+        asked = f"how many of the {labels} are right" if n > 1 else "whether it is right"
+        return Told(None, f"It is not known {asked} that {sure}; {rest}")
+    part, near = found.level, None
+    if is_scale_of_grades(table):
+        certainty = certainty_of(table, level, posterior, codes, known)
+        more: dict[str, Any] = {"known": known, "gold": gold if found.is_measured else None}
+        near = within_one(table, part, certainty, posterior, np.where(own, codes, -1), **more)
+    fact = _told_decided(part, labels, sure, found.is_measured)
+    near_of = _told_near({"within_one": None if near is None else near.to_dict()})
+    return Told(part, f"{fact}{near_of} T{rest[1:]}")
 
 
 def told_in(summary: Summary, n_known: int | None = None) -> Told | None:
@@ -202,8 +248,7 @@ def headline_and_reason(summary: Summary) -> Headline:
         return Headline(
             f"Every label was given: {count(n, 'known label')}, and nothing was inferred."
         )
-    kind = "decided label" if found.get("n_open") else "label"
-    labels = count(rest, kind if rest == n else f"other {kind}")
+    labels = count(rest, "label" if rest == n else "other label")
     if level is None:
         asked = f"how many of the {labels} are right" if rest > 1 else f"whether {labels} is right"
         return Headline(f"It is not known {asked}: ", _why_unknown(summary))
@@ -231,7 +276,7 @@ def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, l
     n = found["n"]
     share = percent_range(level)
     certain = f"More than {share[1:]}" if share.startswith(">") else share
-    which = "the labels" if rest == n and not found.get("n_open") else f"the {labels}"
+    which = "the labels" if rest == n else f"the {labels}"
     if level["source"] == "sample":
         which = which.replace("other ", "")
         return (
@@ -244,6 +289,24 @@ def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, l
         return f"{certain} of {which} are right, measured on {count(level['n'], 'gold label')}."
     about = certain if share.startswith(">") else f"About {share}"
     return f"{about} of the {labels} are right: estimated from how annotators agree, not measured."
+
+
+def _told_decided(level: Level, labels: str, sure: str, is_measured: bool) -> str:
+    """Say the level of the labels that are not left open."""
+    share = percent_range(level.to_dict())
+    share = f"More than {share[1:]}" if share.startswith(">") else share
+    if level.source == "sample":
+        by = count(level.n, "label")
+        return (
+            f"{share} of the {labels} that nobody reviewed and that {sure} are right, estimated "
+            f"from {by} that people checked at random."
+        )
+    which = f"{share} of the {labels} that {sure} are right"
+    if level.source == "gold":
+        by = "measured on" if is_measured else "estimated from"
+        return f"{which}, {by} {count(level.n, 'gold label')}."
+    about = which if share.startswith("More") else f"About {which}"
+    return f"{about}: estimated from how annotators agree, not measured."
 
 
 APART = 0.02

@@ -15,7 +15,8 @@ from manyhands.io.consensus_labels import (
     consensus,
     whole_rule,
 )
-from manyhands.report.filters import percent
+from manyhands.metrics.certainty import level_of_some
+from manyhands.report.filters import percent, percent_range
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.limits import LIMITS
 from manyhands.report.section import Answer, Content, Findings, Section
@@ -143,7 +144,8 @@ def _cutoffs(inputs: Inputs, inferred: Inferred) -> list[dict[str, Any]]:
     """Count the labels that are at least so probable, and how many of them are right.
 
     Known labels are left out, and so are probabilities that no further label has. Right labels are
-    also counted on gold, if it measures the share of right labels.
+    also counted on gold, if it measures the share of right labels. What is expected is what the
+    headline says if this probability is the threshold (`level_of_some`).
     """
     free = inputs.annotated if inputs.known is None else inputs.annotated & ~inputs.known
     measures = inputs.level is not None and inputs.level.source == "gold"
@@ -154,10 +156,18 @@ def _cutoffs(inputs: Inputs, inferred: Inferred) -> list[dict[str, Any]]:
         n = int(own.sum())
         if n == (found[-1]["n"] if found else 0):
             continue
+        whole = (inputs.table, inputs.level, inferred.posterior, inferred.codes)
+        part = level_of_some(*whole, own, known=inputs.known, gold=gold)
+        if part is None:
+            continue
+        level = part.level
         row: dict[str, Any] = {
             "at_least": least,
             "n": n,
-            "expected": float(inputs.told[own].mean()),
+            "expected": level.value,
+            "low": level.low,
+            "high": level.high,
+            "is_measured": part.is_measured,
         }
         if gold is not None:
             judged = own & (gold >= 0)
@@ -165,6 +175,12 @@ def _cutoffs(inputs: Inputs, inferred: Inferred) -> list[dict[str, Any]]:
             row["right"] = float((inferred.codes == gold)[judged].mean()) if judged.any() else None
         found.append(row)
     return found
+
+
+def told_of_row(row: Mapping[str, Any]) -> str:
+    """Write the share of right labels among those of a least probability, with its interval."""
+    level = {"value": row["expected"], **row}
+    return percent_range(level) if "low" in row else percent(row["expected"])
 
 
 def _uncertain(
@@ -308,7 +324,7 @@ LABELS = Section(
     "labels.html",
     labels_section,
     instances=_instances,
-    words={"REVIEW_RULE": REVIEW_RULE},
+    words={"REVIEW_RULE": REVIEW_RULE, "told_of_row": told_of_row},
     answer=answer_labels,
     on_demand=True,
 )

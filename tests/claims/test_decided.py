@@ -1,0 +1,86 @@
+"""What is told of the labels that a threshold does not leave open, on simulated and real tables.
+
+The share of right labels is known from each source in turn: how annotators agree, gold labels, and
+a random sample that a person checked.
+"""
+
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+
+from benchmarks.real_tables import real
+from manyhands import AnnotationTable, DawidSkene
+from manyhands.io import GoldFile
+from manyhands.jobs import aggregate_table
+from manyhands.report.filters import count, percent_range
+
+SOURCES = ("model", "gold", "sample")
+N_CHECKED = 40
+
+
+def told_and_true(table, y, source, threshold, seed):
+    """What `aggregate --threshold` says of the labels that it decides, and the truth."""
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(y >= 0))[:N_CHECKED]
+    chosen = np.array(["random"] * len(rows), dtype=object)
+    checked = GoldFile(table.instances[rows], table.classes[y[rows]], chosen=chosen)
+    given = {"gold": {"gold": checked}, "sample": {"known": checked}}.get(source, {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = aggregate_table(table, DawidSkene(), threshold=threshold, **given)
+    headline, level = found["decided"]["headline"], found["decided"]["level"]
+    if level is None:
+        assert headline.startswith(("Every label was left open", "Only known labels"))
+        return None
+    assert level["source"] == source
+    code = {value: k for k, value in enumerate(table.classes.tolist())}
+    codes = np.array([code.get(row["label"], -1) for row in found["labels"]])
+    known = np.isin(np.arange(len(y)), rows) & (source == "sample")
+    decided = (codes >= 0) & ~known
+    judged = decided & (y >= 0)
+    told = np.array([row["probability"] for row in found["labels"]])[decided]
+    assert told.mean() == pytest.approx(level["value"], abs=1e-6)
+    assert f"{percent_range(level)} of the {count(int(decided.sum()), 'label')} that" in headline
+    return level, float((codes == y)[judged].mean())
+
+
+def crowd(seed, n=300, n_classes=4):
+    """A crowd that errs by chance, and makes the same mistake on some items, as real crowds do."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(n_classes, size=n)
+    hard = rng.random(n) < rng.uniform(0.1, 0.3)
+    looks = np.where(hard, (y + rng.integers(1, n_classes, size=n)) % n_classes, y)
+    skill = rng.beta(6, 3, size=30)
+    rows = [(i, j) for i in range(n) for j in rng.choice(30, rng.integers(3, 6), replace=False)]
+    i, j = np.array(rows).T
+    seen = np.where(rng.random(len(i)) < 0.5, looks[i], y[i])
+    given = np.where(rng.random(len(i)) < skill[j], seen, rng.integers(n_classes, size=len(i)))
+    return AnnotationTable.from_arrays(i, j, given, classes=range(n_classes)), y
+
+
+def check(found):
+    """The intervals hold the truth as often as they say, but for chance, with hardly any bias."""
+    found = [each for each in found if each is not None]
+    inside = [level["low"] <= true <= level["high"] for level, true in found]
+    assert np.mean(inside) >= 0.95 - 2 * np.sqrt(0.95 * 0.05 / len(inside))
+    assert abs(np.mean([level["value"] - true for level, true in found])) < 0.06
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("threshold", [0.8, 0.9])
+def test_the_share_told_of_decided_labels_is_theirs(source, threshold):
+    check(
+        [
+            told_and_true(*crowd(seed), source, threshold, seed)
+            for seed in range(8 if source == "sample" else 16)
+        ]
+    )
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("name", ["dog", "music", "labelme"])
+def test_the_share_told_of_decided_labels_is_theirs_on_real_tables(data_home, source, name):
+    case, cells = real(name), product((0.8, 0.9), range(1 if source == "model" else 3))
+    check([told_and_true(case.table, case.gold, source, *cell) for cell in cells])
