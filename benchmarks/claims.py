@@ -283,11 +283,12 @@ def train(data: Features, method: Callable[[], Any], folds: int = 3) -> dict[str
 def _told_of_new_items(model: Any, data: Features, folds: int) -> Any:
     """Return what 'manyhands fit' cross-validates; earlier versions did not."""
     try:
-        from manyhands.jobs.fit import level_on_new_items
+        from manyhands.jobs.fit import judge_new_items
     except ImportError:
         return None
     table = data.case.table
-    return level_on_new_items(model, data.X, table, table, None, folds)
+    found = judge_new_items(model, data.X, table, table, None, folds)
+    return None if found is None else found.level
 
 
 def _codes_of_labels(model: Any, data: Features) -> np.ndarray:

@@ -408,6 +408,29 @@ def test_fit_predict_report(home):
     assert "Which annotations surprised the classifier?" in page
 
 
+def assert_nothing_is_told_without_an_estimate(path):
+    """An earlier version kept no map of probabilities, and other jobs keep no summary."""
+    summary = path.read_text(encoding="utf-8")
+    earlier = json.loads(summary)
+    del earlier["levels"]["certainty"]
+    path.write_text(json.dumps(earlier), encoding="utf-8")
+    told = done("predict", "out", "ids.npz", "--out", "p.csv").stdout
+    assert "cross-validation" in told
+    assert "probability: empty, because an earlier version of manyhands made this folder" in told
+    path.unlink()
+    told = done("predict", "out", "ids.npz", "--out", "p.csv").stdout
+    assert "was not estimated" in told
+    assert "probability: empty, because it is not known" in told
+    assert "How many of these predictions" not in told
+    frame = pd.read_csv("p.csv")
+    assert frame["probability"].isna().all()
+    assert frame.filter(like="p(").sum(axis=1).to_numpy() == pytest.approx(1, abs=1e-5)
+    found = done_json("predict", "out", "ids.npz")
+    assert found["cutoffs"] == []
+    assert {row["probability"] for row in found["labels"]} == {None}
+    path.write_text(summary, encoding="utf-8")
+
+
 def test_a_folder_s_files_are_listed_with_what_they_hold(home):
     fitted = done("fit", *DATA, "--method", "aggregated", "--folds", 0, "--out", "my model").stdout
     made = done("aggregate", "A.csv", "--out", "labels").stdout
@@ -433,14 +456,9 @@ def test_predictions_are_measured_on_new_items_alone(home):
     assert done_json("predict", "out", "--features", "ids.npz")["labels"] == rows
     told = done("predict", "out", "ids.npz").stdout
     mean = percent(sum(row["probability"] for row in rows) / len(rows))
-    assert f"how probable the classifier itself takes its label to be, on average {mean}" in told
+    assert f"over these items it is {mean}" in told
     assert fitted["headline"][1] in told
-    assert "To choose predictions that you act on, go by 'probability'" in told
-    (home / "out" / "summary.json").rename(home / "summary.json")
-    unknown = done("predict", "out", "ids.npz").stdout
-    assert "was not estimated" in unknown
-    assert "act on" not in unknown
-    (home / "summary.json").rename(home / "out" / "summary.json")
+    assert_nothing_is_told_without_an_estimate(home / "out" / "summary.json")
     twice = ["predict", "out", "ids.npz", "--features", "ids.npz"]
     refused(3, *twice, says=["the file of features is given twice"])
     refused(3, "predict", "out", says=["give --features FILE, with one row per item"])

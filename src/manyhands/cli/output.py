@@ -282,6 +282,16 @@ def print_labels(title: str, result: dict[str, Any], out: Path | None, example: 
         say(f"... and {more:,} more" + ("" if out else f" (--out {example} writes all)"))
 
 
+def print_cutoffs(cutoffs: Sequence[Mapping[str, Any]]) -> None:
+    """Print how many predictions have at least a probability, and how many of them are right."""
+    from manyhands.report.labels import told_of_row
+
+    if cutoffs:
+        rows = [[percent(row["at_least"]), row["n"], told_of_row(row)] for row in cutoffs]
+        columns = ["probability at least", "predictions", "expected to be right"]
+        print_table("How many of these predictions you can use", columns, rows)
+
+
 def print_columns(title: str, columns: dict[str, list[Any]], shown: int = 10) -> None:
     """Print the first rows of columns, and how to get the others; shares are in percent."""
     written = {

@@ -18,7 +18,7 @@ from manyhands.files import as_word
 from manyhands.fitting.folders import STAGING, publish
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.io import write_annotations
-from manyhands.jobs.outputs import job_folder, keep_model
+from manyhands.jobs.outputs import NewItems, job_folder, keep_model
 from manyhands.metrics import accuracy, accuracy_on_new_items
 
 SHOWN = "crowd-calibrated stacking"
@@ -84,7 +84,9 @@ def run_demo(
                 keep_model(
                     *(estimator, demo.X_train, crowd, place),
                     title=title,
-                    new_items=new,
+                    new_items=NewItems.of(
+                        new, estimator.predict_proba(demo.X_test).max(axis=1), crowd.n_classes
+                    ),
                     files={"annotations": [as_word(path)]},
                 )
                 write_annotations(place / STAGING / ANNOTATIONS, crowd)

@@ -27,8 +27,9 @@ from manyhands.jobs.gold import (
     warn_of_columns_of_gold,
     warn_of_unannotated_rows,
 )
-from manyhands.jobs.outputs import job_folder, keep_model, labels_rest_on
-from manyhands.metrics import Level, accuracy, accuracy_on_new_items, macro_f1
+from manyhands.jobs.outputs import NewItems, job_folder, keep_model, labels_rest_on
+from manyhands.metrics import accuracy, accuracy_on_new_items, macro_f1
+from manyhands.metrics.certainty import label_probability
 from manyhands.metrics.grades import score_grades
 from manyhands.metrics.vote_shares import predicted_codes
 from manyhands.report.headline import headline, headline_of_new_items
@@ -184,7 +185,7 @@ def run_job(
                             export=export,
                             shown=shown,
                             files=files,
-                            new_items=level_on_new_items(model, X, table, train, gold, n_folds),
+                            new_items=judge_new_items(model, X, table, train, gold, n_folds),
                         )
             records.append(record)
             on_seed(record)
@@ -199,14 +200,14 @@ def run_job(
     return _result(model, table, train, records, found) | more
 
 
-def level_on_new_items(
+def judge_new_items(
     model: Any,
     X: Any,
     table: AnnotationTable,
     train: AnnotationTable,
     gold: GoldRows | None,
     folds: int,
-) -> Level | None:
+) -> NewItems | None:
     """Return how often a classifier is right on items that it was not trained on.
 
     Measured on gold labels of rows without annotations in the training part; else, with ``folds``,
@@ -216,11 +217,13 @@ def level_on_new_items(
     if gold is not None:
         rows = np.flatnonzero((gold.codes >= 0) & ~annotated)
         if len(rows):
+            proba = model.predict_proba(take_rows(X, rows))
+            codes = model._decide(proba)
             found = accuracy_on_new_items(
-                gold=table.classes[gold.codes[rows]], predicted=model.predict(X)[rows]
+                gold=table.classes[gold.codes[rows]], predicted=model.classes_[codes]
             )
             if found is not None:
-                return found
+                return NewItems.of(found, label_probability(proba, codes), table.n_classes)
     if not folds or annotated.sum() < 10 * folds or _has_several_devices(model):
         return None
     fresh = clone(model)
@@ -234,10 +237,9 @@ def level_on_new_items(
             out = cross_predict(fresh, take_rows(X, rows), train[rows], cv=folds)
         except (AnnotationError, DivergenceError):
             return None  # For example, because a class is missing in a fold.
-    predicted = out.proba
-    if is_scale_of_grades(table):
-        predicted = table.classes[best_of(out.proba, table)]
-    return accuracy_on_new_items(train[rows], predicted)
+    codes = best_of(out.proba, table)
+    found = accuracy_on_new_items(train[rows], table.classes[codes])
+    return NewItems.of(found, label_probability(out.proba, codes), table.n_classes)
 
 
 def _has_several_devices(model: Any) -> bool:

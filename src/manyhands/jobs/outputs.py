@@ -12,9 +12,9 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -64,7 +64,7 @@ from manyhands.io.sheets import read_sheet
 from manyhands.io.shown import Shown, with_shown
 from manyhands.jobs.gold import GoldRows, note_unused_gold
 from manyhands.metrics import Level, accuracy_on_new_items
-from manyhands.metrics.certainty import certainty_of, label_probability
+from manyhands.metrics.certainty import Certainty, certainty_of, label_probability
 from manyhands.models import load, save
 from manyhands.ranking.bradley_terry import BradleyTerry
 from manyhands.report import (
@@ -78,12 +78,41 @@ from manyhands.report import (
 from manyhands.report.headline import is_told, told_of_new_items
 from manyhands.report.html import read_summary
 from manyhands.report.inputs import class_positions
+from manyhands.report.labels import CERTAIN, at_cutoffs
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manyhands.wording import counted, percent, too_much
 
 LABELS, ANNOTATORS, SUMMARY = "labels.csv", "annotators.csv", "summary.json"
 OUTPUTS = ("model.json", LABELS, ANNOTATORS, SUMMARY, "report.html")
 """Files in a job's folder, besides the weights (named by their content)."""
+
+
+class NewItems(NamedTuple):
+    """How often a classifier is right on new items, and how probable that makes its predictions.
+
+    Attributes
+    ----------
+    level : Level
+    certainty : dict {"value", "low" or "high": Certainty}
+        Maps from the classifier's own probability of a predicted label to the one that we report.
+        They give the predictions that the level rests on the share of right ones as their mean, or
+        an end of its interval.
+    """
+
+    level: Level
+    certainty: dict[str, Certainty]
+
+    @classmethod
+    def of(cls, level: Level | None, probability: FloatArray, n_classes: int) -> NewItems | None:
+        """Find the maps from the probabilities of predicted labels; None if nothing is known."""
+        if level is None:
+            return None
+        ends = {"value": level.value, "low": level.low, "high": level.high}
+        maps = {
+            name: Certainty.of(level._replace(value=end), probability, n_classes)
+            for name, end in ends.items()
+        }
+        return cls(level, maps)
 
 
 @contextmanager
@@ -148,7 +177,7 @@ def keep_model(
     encoder: Any = None,
     export: Export | None = None,
     shown: Shown | None = None,
-    new_items: Level | None = None,
+    new_items: NewItems | None = None,
     files: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], Consensus]:
     """Write model, inferred labels, annotators and summary into a job's folder, for `publish`.
@@ -185,7 +214,11 @@ def keep_model(
         train, over_classes, labels, known=known, identified=decided, probability=told
     )
     found = replace(found, random=drawn)
-    summary, profiles = summarize_inputs(inputs, selection, title, new_items, found)
+    level = None if new_items is None else new_items.level
+    summary, profiles = summarize_inputs(inputs, selection, title, level, found)
+    if new_items is not None and summary["levels"] is not None:
+        maps = {name: asdict(each) for name, each in new_items.certainty.items()}
+        summary["levels"]["certainty"] = maps
     note_unused_gold(summary, export)
     name_files(summary, folder, files)
     staged = folder / STAGING
@@ -378,9 +411,12 @@ def predict_file(
     ``options``, texts and images may also be its column or field (`read_raw_aligned`).
 
     With ``gold``, true classes of some rows, the share of right predictions is measured on those
-    that the model was not trained on (``level``, and in words ``headline``). What the probabilities
-    are, and how often the model is right on new items as far as its folder knows, is told in
-    ``about``.
+    that the model was not trained on (``level``, and in words ``headline``).
+
+    The mean of ``probability`` over new items is the share of right predictions that the folder's
+    job estimated; it is None where the job did not. What it is, and how often the model is right on
+    new items as far as the folder knows, is told in ``about``. ``cutoffs`` says how many of these
+    predictions have at least a given probability, and how many of them should be right.
 
     See `manyhands.io.frames.write_table` for the formats of ``out``, and ``keep_formulas``.
     """
@@ -402,55 +438,98 @@ def predict_file(
     proba = model.predict_proba(data.frame)
     last = model[-1] if isinstance(model, Pipeline) else model
     codes = last._decide(proba)
+    expected, certainty = _read_new_items(Path(folder), len(model.classes_))
+    classifier = label_probability(proba, codes)
+    told = certainty["value"](classifier)
     if out is not None:
-        columns = label_columns(codes, proba, tasks, model.classes_)
+        columns = label_columns(codes, proba, told, tasks, model.classes_)
         write_table(out, columns, keep_formulas=keep_formulas)
-    rows = label_rows(codes, label_probability(proba, codes), tasks, model.classes_)
-    about = _about_probabilities(Path(folder), last, codes, proba, measured=gold is not None)
-    found = {"n_instances": len(data), "labels": rows, "about": about}
+    about = [] if gold is not None else [told_of_new_items(expected)]
+    about += _about_probabilities(classifier, told, expected is not None)
+    about += _about_rule(last, codes, proba)
+    found: dict[str, Any] = {
+        "n_instances": len(data),
+        "labels": label_rows(codes, told, tasks, model.classes_),
+        "about": about,
+        "cutoffs": _cutoffs(classifier, certainty),
+    }
     return found if gold is None else found | _measured(folder, gold, tasks, model.classes_[codes])
 
 
-WHICH_TO_ACT_ON = (
-    "To choose predictions that you act on, go by 'probability', the surest first; of all of them "
-    "together, expect the share on new items to be right, which is the more cautious figure: on "
-    "two real data sets, it was 2 and 8 points too low, and the probabilities were 3 and 4 points "
-    "off on average."
-)
-"""How far probabilities of predictions can be relied on, where the level on new items is told."""
+def _read_new_items(
+    folder: Path, n_classes: int
+) -> tuple[Mapping[str, Any] | None, dict[str, Certainty]]:
+    """Read the level on new items and the maps of `NewItems`; without a level, they tell nothing.
 
-
-def _about_probabilities(
-    folder: Path, model: Any, codes: IntArray, proba: FloatArray, *, measured: bool
-) -> list[str]:
-    """Say what the probabilities of predictions are, beside how often such predictions are right.
-
-    They are not recalibrated to the estimated level, as those of inferred labels are. On the new
-    items of two real tables, of product pairs and of Music, the level was 2 and 8 points too low,
-    and recalibration raised the expected calibration error from .028 to .042 and .044 to .069.
+    A folder of an earlier release has no maps.
     """
-    mean = percent(float(label_probability(proba, codes).mean()))
-    lines = [
-        "probability: how probable the classifier itself takes its label to be, on average "
-        f"{mean}. It was not fitted to a share of right labels, as that in labels.csv is."
-    ]
+    unknown = {name: Certainty(n_classes) for name in ("value", "low", "high")}
     try:
         levels = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["levels"]
         level = levels["new_items"] if levels["has_classifier"] else None
+        if not is_told(level):
+            return None, unknown
+        given = levels.get("certainty") or {}
+        return level, unknown | {name: Certainty(**each) for name, each in given.items()}
     except (OSError, ValueError, KeyError, TypeError):  # No job wrote it, or an earlier release.
-        level = None
-    if not measured:
-        lines.append(told_of_new_items(level))
-        lines += [WHICH_TO_ACT_ON] if is_told(level) else []
-    n = int((proba[np.arange(len(codes)), codes] < proba.max(axis=1)).sum())
-    if n:
-        rule = getattr(model, "decision", None)
-        named = f" ({rule})" if isinstance(rule, str) and rule != "auto" else ""
+        return None, unknown
+
+
+def _about_probabilities(own: FloatArray, told: FloatArray, has_level: bool) -> list[str]:
+    """Say what the probabilities of predictions are; ``own`` are the classifier's."""
+    classifier = (
+        "p(...): the classifier's own probabilities. They may be far too high or too low; by them, "
+        f"{percent(float(own.mean()))} of these labels would be right."
+    )
+    if np.isnan(told).any():
+        why = (
+            "an earlier version of manyhands made this folder"
+            if has_level
+            else "it is not known how often such predictions are right"
+        )
+        return [
+            f"probability: empty, because {why}. Fit the model again with --folds 3 to have it "
+            "filled.",
+            classifier,
+        ]
+    lines = [
+        "probability: how probable it is that the label is right, for new items that are like "
+        "those of the training data. Its mean over such items is the share of right labels that "
+        f"was estimated; over these items it is {percent(float(told.mean()))}.",
+        classifier,
+    ]
+    if (top := float(told.max())) < CERTAIN:
         lines.append(
-            f"For {counted(n, 'item')}, the label is not the most probable class, because the "
-            f"model's decision rule{named} weighs mistakes differently."
+            f"No prediction is {percent(CERTAIN)} certain; the highest probability is "
+            f"{percent(top)}."
         )
     return lines
+
+
+def _about_rule(model: Any, codes: IntArray, proba: FloatArray) -> list[str]:
+    """Say for how many items a decision rule took another label than the most probable class."""
+    n = int((label_probability(proba, codes) < proba.max(axis=1)).sum())
+    if not n:
+        return []
+    rule = getattr(model, "decision", None)
+    named = f" ({rule})" if isinstance(rule, str) and rule != "auto" else ""
+    return [
+        f"For {counted(n, 'item')}, the label is not the most probable class, because the "
+        f"model's decision rule{named} weighs mistakes differently."
+    ]
+
+
+def _cutoffs(own: FloatArray, certainty: Mapping[str, Certainty]) -> list[dict[str, Any]]:
+    """Count the predictions that are at least so probable, and how many of them are right.
+
+    The interval is that of the share of right predictions, as it applies to these.
+    """
+    told = {name: each(own) for name, each in certainty.items()}
+    return [
+        {"at_least": least, "n": int(mask.sum())}
+        | {name.replace("value", "expected"): float(p[mask].mean()) for name, p in told.items()}
+        for least, mask in at_cutoffs(told["value"])
+    ]
 
 
 def _measured(
@@ -708,14 +787,14 @@ def label_rows(
 
 
 def label_columns(
-    codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
+    codes: IntArray, proba: AnyArray, told: FloatArray, tasks: AnyArray, classes: AnyArray
 ) -> dict[str, list[Any]]:
     """Return the columns of ``labels.csv`` that need no annotations.
 
-    They are the label of each instance, its probability, the probabilities of all classes, and
-    ``reviewed``, for a person to fill in.
+    They are the label of each instance, the reported probability of it (NaN is left empty), the
+    method's own probabilities of all classes, and ``reviewed``, for a person to fill in.
     """
-    rows = label_rows(codes, label_probability(proba, codes), tasks, classes)
+    rows = label_rows(codes, told, tasks, classes)
     columns = {name: [row[name] for row in rows] for name in ("task", "label", "probability")}
     shares = dict(zip((f"p({c})" for c in classes.tolist()), proba.T.tolist(), strict=True))
     return columns | shares | {REVIEWED: [""] * len(rows)}

@@ -9,14 +9,14 @@ from typing import Any
 
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.folders import publish
-from manyhands.jobs.fit import count_data, encode_rows, level_on_new_items, measure_splits
+from manyhands.jobs.fit import count_data, encode_rows, judge_new_items, measure_splits
 from manyhands.jobs.gold import (
     GoldRows,
     training_part,
     warn_of_columns_of_gold,
     warn_of_unannotated_rows,
 )
-from manyhands.jobs.outputs import job_folder, keep_model, labels_rest_on
+from manyhands.jobs.outputs import NewItems, job_folder, keep_model, labels_rest_on
 from manyhands.metrics import Level
 from manyhands.report.headline import headline, headline_of_new_items
 from manyhands.report.review import half_of_wrong
@@ -70,7 +70,7 @@ def run_selection(
     with job_folder(folder) as place:
         found = select(candidates, X, train, folder=place / FOLDS, **options)
         chosen = found.to_dict()
-        measured = level_on_new_items(found.estimator_, X, table, train, gold, 0)
+        measured = judge_new_items(found.estimator_, X, table, train, gold, 0)
         summary, labels = keep_model(
             found.estimator_,
             X,
@@ -102,10 +102,11 @@ def run_selection(
     }
 
 
-def _estimated(found: Selection, train: AnnotationTable) -> Level | None:
+def _estimated(found: Selection, train: AnnotationTable) -> NewItems | None:
     """Return how often the choice is right on new items, as the comparison estimated it."""
     row = next(each for each in found.table_ if each.candidate == found.best_)
     if row.estimate is None or row.low is None or row.high is None:
         return None
     n = int((train.annotations_per_instance() > 0).sum())
-    return Level(row.estimate, row.low, row.high, "cross-validation", n)
+    level = Level(row.estimate, row.low, row.high, "cross-validation", n)
+    return NewItems.of(level, found.oof_proba_.max(axis=1), train.n_classes)

@@ -140,6 +140,14 @@ def _confidence_section(
     }
 
 
+def at_cutoffs(told: FloatArray) -> list[tuple[float, BoolArray]]:
+    """Mask the labels that have at least each probability; one that adds no label is left out."""
+    masks = [(least, told >= least) for least in CUTOFFS]
+    counts = np.array([mask.sum() for _, mask in masks])
+    more = np.diff(counts, prepend=0) > 0
+    return [each for each, adds in zip(masks, more, strict=True) if adds]
+
+
 def _cutoffs(inputs: Inputs, inferred: Inferred) -> list[dict[str, Any]]:
     """Count the labels that are at least so probable, and how many of them are right.
 
@@ -151,11 +159,7 @@ def _cutoffs(inputs: Inputs, inferred: Inferred) -> list[dict[str, Any]]:
     measures = inputs.level is not None and inputs.level.source == "gold"
     gold = inputs.level_gold if measures else None
     found: list[dict[str, Any]] = []
-    for least in CUTOFFS:
-        own = free & (inputs.told >= least)
-        n = int(own.sum())
-        if n == (found[-1]["n"] if found else 0):
-            continue
+    for least, own in at_cutoffs(np.where(free, inputs.told, np.nan)):
         whole = (inputs.table, inputs.level, inferred.posterior, inferred.codes)
         part = level_of_some(*whole, own, known=inputs.known, gold=gold)
         if part is None:
@@ -163,7 +167,7 @@ def _cutoffs(inputs: Inputs, inferred: Inferred) -> list[dict[str, Any]]:
         level = part.level
         row: dict[str, Any] = {
             "at_least": least,
-            "n": n,
+            "n": int(own.sum()),
             "expected": level.value,
             "low": level.low,
             "high": level.high,

@@ -25,7 +25,7 @@ from manyhands.cli.options import (
     OutFile,
     Texts,
 )
-from manyhands.cli.output import print_json, print_labels, print_table, say
+from manyhands.cli.output import print_cutoffs, print_json, print_labels, print_table, say
 from manyhands.cli.reading import Reading, as_arguments, command_of
 from manyhands.cli.values import Multilabel, refuse_overwriting, some_path
 from manyhands.exceptions import AnnotationError
@@ -137,6 +137,7 @@ def predict(
     print_labels(title, result, out, "predictions.csv")
     for line in result["about"]:
         say(line)
+    print_cutoffs(result["cutoffs"])
     if "headline" in result:
         say(result["headline"])
     if out:
