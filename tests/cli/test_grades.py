@@ -74,7 +74,7 @@ def test_who_surely_gives_too_much_is_advised_in_the_table(sheet, tmp_path):
     rows = pd.read_csv(tmp_path / "out" / "annotators.csv").set_index("annotator")
     assert rows.loc["Bea", "flags"]  # And so another advice.
     assert rows.loc["Cem", "advice"].startswith("show them examples of the grades")
-    assert rows.loc["Dan", "advice"] == "nothing to do"
+    assert rows.loc["Dan", "advice"] == "no reason to act"
 
 
 def test_severities_are_compared_with_known_labels_where_there_are_some(sheet, tmp_path):

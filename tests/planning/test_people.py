@@ -7,6 +7,7 @@ from manyhands import AnnotationPlanner, AnnotationTable, DawidSkene
 from manyhands.datasets import load_labelme, load_music, load_product, load_sentiment
 from manyhands.inference.inputs import gold_codes
 from manyhands.metrics import annotator_reliability
+from manyhands.planning import screen_annotators
 from manyhands.planning.beliefs import are_unjudged, beliefs_of
 
 TABLES = {
@@ -125,3 +126,47 @@ def test_nobody_who_cannot_be_judged_yet_is_preferred(data_home):
     assert believed[unjudged].mean() < believed[~unjudged].mean() - 0.03
     gap = [(believed - right)[mask].mean() for mask in (unjudged, ~unjudged)]
     assert gap[0] < gap[1] + 0.03 < 0.15
+
+
+def with_habits(seed, n_classes, n=400, n_annotators=30):
+    """Annotators of 40 to 95 %, five per item, two of whom nearly always call one class another."""
+    rng, c = np.random.default_rng(seed), np.arange(n_classes)
+    y, right = rng.integers(n_classes, size=n), rng.uniform(0.4, 0.95, n_annotators)
+    mistakes = rng.dirichlet(np.ones(n_classes), n_classes) + 0.2
+    mistakes[c, c] = 0
+    mistakes /= mistakes.sum(axis=1, keepdims=True)
+    confusion = (1 - right)[:, None, None] * mistakes
+    confusion[:, c, c] = right[:, None]
+    confusion[:2, 0] = np.where(c == 1, 0.95, 0.05 / (n_classes - 1))
+    given = np.array([[rng.choice(n_classes, p=own[true]) for own in confusion] for true in y])
+    given[rng.random(given.shape).argsort(axis=1).argsort(axis=1) >= 5] = -1
+    return AnnotationTable.from_matrix(given)
+
+
+@pytest.mark.parametrize("n_classes", [3, 5])
+def test_habits_are_told_of_those_who_have_them_and_hardly_of_others(n_classes):
+    """Whoever is flagged has other advice. Of 168 people without the habit, at most one is told."""
+    told, others = 0, 0
+    for seed in range(6):
+        for row in screen_annotators(with_habits(seed, n_classes)):
+            has = row.advice.startswith(
+                "labels most items of the class 0 as 1: show them examples of both"
+            )
+            assert not (has and row.flags)
+            if row.annotator < 2:
+                told += has or bool(row.flags)
+            else:
+                others += row.advice.startswith("labels most")
+    assert told >= 9  # Of 12.
+    assert others <= 1
+
+
+def test_grades_get_no_advice_on_habits_and_others_are_left_alone():
+    table = with_habits(3, 3)
+    advice = [row.advice for row in screen_annotators(table) if not row.flags]
+    assert "no reason to act" in advice
+    assert any("--teach 0`" in each for each in advice)
+    grades = AnnotationTable.from_arrays(
+        table.instance, table.annotator, table.label, classes=[0, 1, 2], ordered=True
+    )
+    assert not any("labels most" in row.advice for row in screen_annotators(grades))

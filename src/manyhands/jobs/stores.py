@@ -15,7 +15,13 @@ import numpy as np
 
 from manyhands.annotations.groups import Overlap, in_one_family, undeclared_models
 from manyhands.decision import decide
-from manyhands.decision.labels import best_of, check_rule_of, generator, rule_of
+from manyhands.decision.labels import (
+    best_of,
+    check_rule_of,
+    generator,
+    is_scale_of_grades,
+    rule_of,
+)
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.io import GoldFile, consensus
@@ -285,7 +291,10 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
     pooled /= pooled.sum(axis=1, keepdims=True)
     by_gold = None if gold is None else RightByGold.of(*measured.astype(np.int64))
     marks = found.marks(pooled, store.classes, by_gold)
-    screening = found.screening(store.annotators, marks, judged=judged, measured=by_gold)
+    names = None if is_scale_of_grades(store) else store.classes
+    screening = found.screening(
+        store.annotators, marks, judged=judged, measured=by_gold, names=names
+    )
     sums = (found.reliability, screening, mistakes, passes, by_gold)
     own_model: dict[str, Any] = {"counts": found.counts, "model": labels.aggregator}
     profiles = store_profiles(

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from scipy.stats import binom
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.frames import Backend
 from manyhands.codes import Flag
+from manyhands.decision.labels import is_scale_of_grades
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
@@ -55,6 +57,10 @@ MOSTLY = 0.95
 
 LAGS = 8
 """Longest period of repeating patterns that are looked for."""
+
+LEAST_CONFUSED, CONFUSED_BY_CHANCE = 5.0, 0.01
+"""Expected annotations of a class that an annotator needs for a habit to be told of, and how often
+one of an annotator's confusions may seem to be a habit by chance."""
 
 SURPRISE = 1e-4
 """p-value below which answers are flagged: their probability for an honest annotator."""
@@ -113,7 +119,7 @@ ADVICE = {
 }
 """What to do about each flag, the most serious first."""
 
-NOTHING = "nothing to do"
+NOTHING = "no reason to act"
 
 SHOW_GRADES = "show them examples of the grades, because they grade too high or too low"
 """Advice about annotators of grades who surely grade too high or too low."""
@@ -218,7 +224,8 @@ def screened(
                 f"{np.nanmedian(spent):.1f} s"
             )
             marks[r][Flag.TOO_FAST] = text
-    return answers.screening(table.annotators, marks, judged=judged, measured=measured)
+    names = None if is_scale_of_grades(table) else table.classes
+    return answers.screening(table.annotators, marks, judged=judged, measured=measured, names=names)
 
 
 @dataclass(frozen=True)
@@ -294,20 +301,54 @@ class AnswerCounts:
         *,
         judged: bool,
         measured: RightByGold | None = None,
+        names: AnyArray | None = None,
     ) -> Screening:
         """Screen the annotators with these ids by their flags.
 
         ``judged`` says whether the annotations show how good the annotators are. Annotators who are
-        ``measured`` on enough gold need no advice other than that of their flags.
+        ``measured`` on enough gold need no advice other than that of their flags. Where the classes
+        are ``names``, not grades, who has no flag is advised on a habit, if there is one.
         """
         found, n = self.reliability, np.zeros(len(marks)) if measured is None else measured.n
+        habits = [""] * len(marks) if names is None or not judged else self._habits(names)
         rows = [
-            _screened(annotators, found, r, own, judged, unknown=not judged and n[r] < LEAST_TESTED)
+            _screened(
+                annotators,
+                found,
+                r,
+                own,
+                judged,
+                unknown=not judged and n[r] < LEAST_TESTED,
+                habit=habits[r],
+            )
             for r, own in enumerate(marks)
         ]
         return Screening(
             sorted(rows, key=lambda row: (not row.flags, 2.0 if row.high is None else row.high))
         )
+
+    def _habits(self, classes: AnyArray) -> list[str]:
+        """Say of each annotator which class they mostly call another, or "" of those who do not.
+
+        It must be clearly more frequent than in the crowd, and than this annotator gives the same
+        answer to the other classes.
+        """
+        mass = self.counts.sum(axis=2)
+        crowd = self.counts.sum(axis=0)
+        crowd = crowd / np.maximum(crowd.sum(axis=1, keepdims=True), 1e-12)
+        elsewhere = self.counts.sum(axis=1)[:, None] - self.counts
+        elsewhere /= np.maximum(mass.sum(axis=1)[:, None] - mass, 1e-12)[:, :, None]
+        shares = self.counts / np.maximum(mass, 1e-12)[:, :, None]
+        shares[mass < LEAST_CONFUSED] = 0.0
+        shares[:, np.arange(len(classes)), np.arange(len(classes))] = 0.0
+        n_pairs, told = len(classes) * (len(classes) - 1), [""] * len(mass)
+        for r, true, label in np.argwhere(shares > 0.5).tolist():
+            by_chance = min(max(crowd[true, label], elsewhere[r, true, label]), 1.0)
+            n, k = round(mass[r, true]), round(self.counts[r, true, label])
+            if binom.sf(k - 1, n, by_chance) < CONFUSED_BY_CHANCE / n_pairs:
+                one, other = (repr(classes[c].item()) for c in (true, label))
+                told[r] = f"labels most items of the class {one} as {other}"
+        return told
 
     def _one_label(self, r: int, pooled: FloatArray, classes: AnyArray) -> dict[Flag, str]:
         n = int(self.right.n[r])
@@ -462,10 +503,13 @@ def _screened(
     judged: bool,
     *,
     unknown: bool,
+    habit: str = "",
 ) -> AnnotatorScreen:
     n = int(found.n_annotations[r])
     flags = tuple(name for name in ADVICE if name in marks and (judged or name not in OF_LABELS))
     calm = TOO_FEW if n < LEAST_ANNOTATIONS else UNJUDGED if unknown else NOTHING
+    if habit and calm == NOTHING:
+        calm = f"{habit}: {_show_examples(annotators[r].item())}"
     accuracy = low = high = None
     if n and judged:
         accuracy, low, high = (float(x[r]) for x in (found.accuracy, found.lower, found.upper))
@@ -473,6 +517,11 @@ def _screened(
     evidence = tuple(marks[name] for name in flags)
     annotator = annotators[r].item()
     return AnnotatorScreen(annotator, n, accuracy, low, high, flags, evidence, advice)
+
+
+def _show_examples(annotator: Any) -> str:
+    command = f"manyhands annotators ANNOTATIONS --teach {shlex.quote(str(annotator))}"
+    return f"show them examples of both (`{command}` lists some)"
 
 
 def _times(times: Any, table: AnnotationTable, argument: str) -> FloatArray | None:
