@@ -41,6 +41,12 @@ SEVERITY = (
 A_FLAG = "Look at examples before you draw conclusions"
 """What to do about a reason to look at an annotator."""
 
+NOT_ASKED = (
+    "`manyhands next ANNOTATIONS` does not ask annotators who do no better than guessing, are "
+    "right less often than guessing would be, or nearly always give the same label"
+)
+"""Whom no plan asks, beside the reasons to look at annotators (`manyhands.codes.TELL_NOTHING`)."""
+
 SHARED_LOOK_CERTAIN = (
     "If most annotators make the same mistake, the wrong label looks certain. Check some labels at "
     "random, too."

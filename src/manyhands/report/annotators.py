@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from manyhands.annotations.class_order import unit_of_grades
 from manyhands.annotations.groups import in_families
-from manyhands.codes import ActionCode, Flag, WarningCode, advice_on
+from manyhands.codes import TELL_NOTHING, ActionCode, Flag, WarningCode, advice_on
 from manyhands.decision.labels import is_scale_of_grades
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import AnnotatorReliability, annotator_reliability
@@ -58,6 +58,7 @@ from manyhands.report.unexpected import unexpected_by_annotator
 from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import (
     A_FLAG,
+    NOT_ASKED,
     compared_with,
     counted,
     listed,
@@ -655,6 +656,7 @@ def _actions(found: Findings) -> Iterator[Action]:
             *dict.fromkeys(
                 advice_on(row["screen"]["flags"][0], row["screen"]["advice"]) for row in rows
             ),
+            *_not_asked(flagged, is_open),
             *_leaving_out(found, flagged, is_open),
             *_of_command(rows[0], is_open),
         ],
@@ -666,6 +668,12 @@ def _of_command(first: Mapping[str, Any], is_open: bool) -> list[str]:
     """Say what the command of the step shows."""
     who = f"“{shorten(str(first['id']))}”"
     return [] if is_open else [f"this command lists items that {who} probably labelled wrongly"]
+
+
+def _not_asked(flagged: Rows, is_open: bool) -> list[str]:
+    """Say that plans ask nobody who guesses, where somebody does."""
+    asked = not any(TELL_NOTHING.intersection(row["flags"]) for row in flagged)
+    return [] if is_open or asked else [NOT_ASKED]
 
 
 def _leaving_out(found: Findings, flagged: Rows, is_open: bool) -> list[str]:
@@ -685,7 +693,7 @@ def _leaving_out(found: Findings, flagged: Rows, is_open: bool) -> list[str]:
     return [
         "to leave out everybody who does no better than guessing, delete their annotations from "
         f"the file: {lost}. The estimated share of right labels may then change much, even where "
-        "few labels do"
+        "few labels do, so compare the shares before and after on gold labels only"
     ]
 
 

@@ -491,8 +491,8 @@ def _actions(found: Findings) -> Iterator[Action]:
         return
     by_gold, is_expected = own["truth"] == "gold", own["truth"] == "expected"
     rows = mixed_up(own)[: LIMITS["actions"]]
-    if not rows:
-        return
+    if not rows or not (own["several"] or by_gold):
+        return  # Of two classes, every mistake mixes up both, and only gold shows which way.
     most, total = sum(row["n"] + row.get("back", 0) for row in rows), own["n_wrong"]
     about = "about " if is_expected else ""
     wrong = f"differ from the {own['truth']} labels"
@@ -647,6 +647,8 @@ def answer_confused(s: Mapping[str, Any]) -> Answer:
     if not mixed_up(found):
         return "confusions", "No two classes are confused clearly more often than by chance."
     top = pairs[0]
+    if found["truth"] != "gold" and not found.get("several", True):
+        return "confusions", "There are two classes, so every wrong annotation mixes them up."
     if found["truth"] != "gold":
         top = both_ways(pairs)[0]
         named = f"“{shorten(str(top['true']))}” and “{shorten(str(top['given']))}”"

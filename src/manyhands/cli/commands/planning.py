@@ -51,13 +51,14 @@ from manyhands.cli.output import (
 )
 from manyhands.cli.reading import FamilyReading, command_of
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
-from manyhands.codes import graver, reason
+from manyhands.codes import TELL_NOTHING, graver, reason
 from manyhands.exceptions import AnnotationError
 from manyhands.files import as_word
 from manyhands.wording import (
     A_FLAG,
     ALL_TO_REVIEW,
     DRAW_SAMPLE,
+    NOT_ASKED,
     SAMPLE_TELLS,
     SEVERITY,
     SHARED_LOOK_CERTAIN,
@@ -1071,6 +1072,8 @@ def annotators(
         say(SEVERITY)
         say_severities(records_of(columns), classes=table.classes)
     say(f"{A_FLAG}; --out and --json have the evidence")
+    if any(TELL_NOTHING.intersection(flags) for flags in lists["flags"]):
+        say(NOT_ASKED)
     if in_families(table.groups, table.n_annotators).any():
         say(
             "Families are declared. Annotators outside them, such as people, help to decide the "
