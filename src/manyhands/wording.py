@@ -41,6 +41,13 @@ SEVERITY = (
 A_FLAG = "Look at examples before you draw conclusions"
 """What to do about a reason to look at an annotator."""
 
+GOLD_ONLY_MEASURES = (
+    "Gold labels only measure: they decide no label, and items with gold labels may be listed to "
+    "check or to ask about. Give the file as --known instead of --gold, and its labels are those "
+    "of its items, about which nobody is asked again."
+)
+"""What gold labels are not used for, and what to do if they are to be."""
+
 NOT_ASKED = (
     "`manyhands next ANNOTATIONS` does not ask annotators who do no better than guessing, are "
     "right less often than guessing would be, or nearly always give the same label"

@@ -23,7 +23,7 @@ from manyhands.report import planning
 from manyhands.report.commands import fill_commands
 from manyhands.report.questions import find_answers
 from manyhands.scale.store import AnnotationStore
-from manyhands.wording import ALL_TO_REVIEW
+from manyhands.wording import ALL_TO_REVIEW, GOLD_ONLY_MEASURES
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
 from tests.explore.test_explore import ask
 
@@ -518,3 +518,34 @@ def test_a_sheet_for_an_annotator_says_why_it_has_no_example():
         pairs = done_json("annotators", "A.csv", "--teach", name)["pairs"]
         said = " ".join(done("annotators", "A.csv", "--teach", name).stdout.split())
         assert (why in said) == (not all(each["examples"] and each["contrast"] for each in pairs))
+
+
+def test_gold_labels_only_measure_and_the_command_says_when_they_are_known_instead():
+    """Followed, the advice holds: as --known, no list has the items, and nobody is asked again."""
+    truth = dict(read_rows(Path("gold.csv"))[1:])
+    done("review", "A.csv", "-n", 30, "--out", "queue.csv")
+    checked = {row[0] for row in read_rows(Path("queue.csv"))[1::2]}
+    rows = [(task, truth[task]) for task in sorted(checked)]
+    write_csv(Path("checked.csv"), [("task", "label"), *rows])
+    found = run("aggregate", "A.csv", "--gold", "checked.csv", "--out", "by_gold")
+    said = " ".join(found.stdout.split())
+    assert said.count(GOLD_ONLY_MEASURES) == 1
+    asked = f"checked.csv: it is not said how the {len(rows)} gold items were chosen."
+    assert asked in " ".join(found.stderr.split())
+    page = " ".join(html.unescape(Path("by_gold/report.html").read_text("utf-8")).split())
+    assert page.count(GOLD_ONLY_MEASURES) == 1
+    summary = json.loads(Path("by_gold/summary.json").read_text(encoding="utf-8"))
+    (step,) = [each for each in summary["actions"] if each["code"] == "check"]
+    assert step["rows"]
+    assert not checked & {row["id"] for row in step["rows"]}
+    known = done("aggregate", "A.csv", "--known", "checked.csv", "--out", "by_known").stdout
+    assert GOLD_ONLY_MEASURES not in " ".join(known.split())
+    labels = {row[0]: row[1] for row in read_rows(Path("by_known/labels.csv"))[1:]}
+    assert all(labels[task] == truth[task] for task in checked)
+    batch = done_json("next", "A.csv", "--known", "checked.csv", "-n", N)["pairs"]
+    assert not checked & {str(row["task"]) for row in batch}
+    write_csv(Path("drawn.csv"), [("task", "label", "chosen"), *((*row, "random") for row in rows)])
+    assert "it is not said" not in run("aggregate", "A.csv", "--gold", "drawn.csv").stderr
+    whole = run("aggregate", "A.csv", "--gold", "gold.csv")
+    assert "it is not said" not in whole.stderr
+    assert GOLD_ONLY_MEASURES not in " ".join(whole.stdout.split())

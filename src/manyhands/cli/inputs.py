@@ -178,6 +178,7 @@ class Files:
         with faults.noted():
             certain = read_known_option(known, self.options)
         faults.tell()
+        ask_how_gold_was_chosen(gold, self.gold, table)
         matched = [None if each is None else match_gold(each, table) for each in (gold, certain)]
         return rows, table, *matched
 
@@ -370,7 +371,6 @@ def read_known_option(paths: Sequence[Path] | None, options: dict[str, Any]) -> 
         If two files give a task different labels.
     """
     from manyhands.io.gold import join_gold
-    from manyhands.metrics.sample_levels import LEAST_GOLD
 
     found = []
     for path in paths or ():
@@ -379,15 +379,41 @@ def read_known_option(paths: Sequence[Path] | None, options: dict[str, Any]) -> 
             places = (path.name,) * len(gold)
             found.append(replace(gold, at=places) if gold.at is None else gold)
     known = join_gold(found)
-    if known is not None and known.chosen is None and len(known) >= LEAST_GOLD:
-        _LOG.info(
-            "%s: it is not said how the %s known items were chosen. If they were drawn at random, "
-            "add a column 'chosen' that holds 'random' in each row; then these labels also measure "
-            "how many of the other labels are right",
-            ", ".join(path.name for path in paths or ()),
-            f"{len(known):,}",
-        )
+    ask_how_chosen(
+        known, paths or (), "known", "these labels also measure how many of the other labels"
+    )
     return known
+
+
+def ask_how_chosen(gold: Any, paths: Sequence[Path], kind: str, then: str) -> None:
+    """Ask for the column that says which labels were drawn at random, where a file has none."""
+    from manyhands.metrics.sample_levels import LEAST_GOLD
+
+    if gold is None or gold.chosen is not None or len(gold) < LEAST_GOLD:
+        return
+    _LOG.info(
+        "%s: it is not said how the %s %s items were chosen. If they were drawn at random, "
+        "add a column 'chosen' that holds 'random' in each row; then %s are right",
+        ", ".join(path.name for path in paths),
+        f"{len(gold):,}",
+        kind,
+        then,
+    )
+
+
+def ask_how_gold_was_chosen(gold: Any, path: Path | None, table: Any) -> None:
+    """Ask the same of gold labels of some items, without splits; see `ask_how_chosen`."""
+    if path is None or gold is None or gold.splits is not None or _is_export(path):
+        return
+    if len(gold) < table.n_instances:
+        then = "it is certain that these labels measure how many of all labels"
+        ask_how_chosen(gold, [path], "gold", then)
+
+
+def _is_export(path: Path) -> bool:
+    from manyhands.io.annotations import is_export
+
+    return bool(path.exists() and is_export(path))
 
 
 def _is_among(path: Path, paths: Path | Sequence[Path]) -> bool:

@@ -27,7 +27,7 @@ from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, LIMITS, OVERCONFIDENT
 from manyhands.report.section import Action, Answer, Content, Findings, Section
 from manyhands.typing import BoolArray, FloatArray, IntArray
-from manyhands.wording import SCORES, counted
+from manyhands.wording import GOLD_ONLY_MEASURES, SCORES, counted
 
 CONTRADICTIONS = 2
 """Good annotators who must contradict a gold label with one class before it is doubted."""
@@ -331,6 +331,10 @@ GOLD = Section(
     gold_section,
     actions=_actions,
     instances=_instances,
-    words={"SCORES": SCORES, "told_chosen": told_chosen},
+    words={
+        "GOLD_ONLY_MEASURES": GOLD_ONLY_MEASURES,
+        "SCORES": SCORES,
+        "told_chosen": told_chosen,
+    },
     answer=answer_gold,
 )

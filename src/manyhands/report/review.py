@@ -40,8 +40,9 @@ class Doubted(NamedTuple):
     ----------
     queue : ReviewQueue
     certainty : Certainty
-    actions, is_known : arrays of shape (len(queue),)
-        What is recommended for each label of the queue, and whether it was given.
+    actions, is_known, has_gold : arrays of shape (len(queue),)
+        What is recommended for each label of the queue, whether it was given, and whether a gold
+        label says already what is right.
     n_to_review : int
         Labels that need review, as ``labels.csv`` has it.
     """
@@ -50,6 +51,7 @@ class Doubted(NamedTuple):
     certainty: Certainty
     actions: AnyArray
     is_known: BoolArray
+    has_gold: BoolArray
     n_to_review: int
 
 
@@ -63,8 +65,9 @@ def find_doubted(found: Findings) -> Doubted | None:
     place = {each: i for i, each in enumerate(inputs.table.instances.tolist())}
     rows = np.array([place[each] for each in queue.instances.tolist()], dtype=np.int64)
     known = np.zeros(len(place), dtype=bool) if inputs.known is None else inputs.known
+    has_gold = known if inputs.gold is None else inputs.gold >= 0
     n = labels.count_actions()["review"]
-    return Doubted(queue, certainty, labels.actions[rows], known[rows], n)
+    return Doubted(queue, certainty, labels.actions[rows], known[rows], has_gold[rows], n)
 
 
 def review_section(found: Findings) -> Content | None:
@@ -217,6 +220,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         if any(plan_actions(found)):
             return
         first, title, need = np.flatnonzero(own.actions != "accept"), CORRECT, ""
+    first = first[~own.has_gold[first]]  # Somebody has looked at the others already.
     levels = found.once(find_levels)
     wrong = n_wrong({"levels": levels})
     yield Action(

@@ -11,7 +11,14 @@ from typing import Annotated, Any, ClassVar, Optional
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.inputs import Faults, one_or_all, open_store, read_gold_option, read_known_option
+from manyhands.cli.inputs import (
+    Faults,
+    ask_how_gold_was_chosen,
+    one_or_all,
+    open_store,
+    read_gold_option,
+    read_known_option,
+)
 from manyhands.cli.label_sets import aggregate_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Excel, Gold, Json, KeepFormulas, Known, Settings, TablePaths
@@ -31,7 +38,15 @@ from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import SCORES, count_with_share, counted, percent, percent_interval, too_much
+from manyhands.wording import (
+    GOLD_ONLY_MEASURES,
+    SCORES,
+    count_with_share,
+    counted,
+    percent,
+    percent_interval,
+    too_much,
+)
 
 LARGE = "Large tables"
 """Heading of options for what does not fit in memory, or takes long."""
@@ -375,6 +390,7 @@ def _of_tables(
     with faults.noted():
         known = read_known_option(how.known, options)
     faults.tell()
+    ask_how_gold_was_chosen(gold, how.gold, table)
     if export is not None:
         report_losses(export, path)
     elif how.to != TABLE:
@@ -551,6 +567,8 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
         is_number = isinstance(value, int) or name not in shares
         text = _rounded(value) if is_number else percent(value)
         say(f"{name.replace('instances', 'items')}: {text}")
+    if result["gold"] and result["gold"]["instances with gold"] < result["n_instances"]:
+        say(GOLD_ONLY_MEASURES)
     say_actions(result)
     if out:
         say_files(result["files"])

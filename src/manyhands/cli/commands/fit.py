@@ -43,7 +43,7 @@ from manyhands.cli.settings import merge_settings, parse_settings
 from manyhands.cli.values import refuse_overwriting, some_path
 from manyhands.exceptions import AnnotationError
 from manyhands.files import as_word
-from manyhands.wording import percent
+from manyhands.wording import GOLD_ONLY_MEASURES, percent
 
 RESERVED = {
     "random_state": "give the seed with --seed",
@@ -338,6 +338,7 @@ def _print_job(result: dict[str, Any]) -> None:
         if seeds == [None]:
             title = "continued"
         print_table(title, ["protocol, split (items)", *headings.values()], rows)
+        say(GOLD_ONLY_MEASURES)
     for line in result.get("headline", ()):
         say(line)
 
