@@ -549,3 +549,19 @@ def test_gold_labels_only_measure_and_the_command_says_when_they_are_known_inste
     whole = run("aggregate", "A.csv", "--gold", "gold.csv")
     assert "it is not said" not in whole.stderr
     assert GOLD_ONLY_MEASURES not in " ".join(whole.stdout.split())
+
+
+def test_annotators_of_a_folder_are_judged_as_its_report_judges_them():
+    """The command repeats the table of the folder, byte by byte, also with gold labels."""
+    write_csv(Path("some.csv"), read_rows(Path("gold.csv"))[:40])
+    for gold in ([], ["--gold", "some.csv"]):
+        done("aggregate", "A.csv", "--method", "glad", *gold, "--out", "labels")
+        own = Path("labels/annotators.csv").read_bytes()
+        said = done("annotators", "A.csv", "--model", "labels", *gold, "--out", "own.csv").stdout
+        assert Path("own.csv").read_bytes() == own
+        alone = done("annotators", "A.csv", *gold, "--out", "alone.csv").stdout
+        assert Path("alone.csv").read_bytes() != own
+        told = "--model DIR takes those of a folder, as its report does"
+        assert [told in " ".join(each.split()) for each in (said, alone)] == [False, True]
+    refused = run("annotators", "A.csv", "--model", "labels", "--teach", "w0")
+    assert (refused.exit_code, "leave --model out" in refused.stderr) == (3, True)

@@ -173,6 +173,17 @@ ReviewedOf = Annotated[
         "Skene's method.",
     ),
 ]
+JudgedBy = Annotated[
+    OptionalPath,
+    typer.Option(
+        "--model",
+        parser=some_path,
+        metavar="DIR",
+        help="Judge the annotators by the labels in this folder, as the report in it does. The "
+        "folder must be one that 'manyhands fit' or 'manyhands aggregate' wrote. Default: labels "
+        "inferred with Dawid and Skene's method.",
+    ),
+]
 GoldOfFolder = Annotated[
     OptionalPath,
     _file("With --model: the gold labels with which the folder was made, if any."),
@@ -1006,6 +1017,7 @@ def annotators(
     teach: Teach = None,
     known: Known = None,
     gold: Truth = None,
+    model: JudgedBy = None,
     out: OutFile = None,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
@@ -1016,14 +1028,20 @@ def annotators(
 
     Example: manyhands annotators annotations.csv --out annotators.csv
     Example: manyhands annotators annotations.csv --teach alice
+    Example: manyhands annotators annotations.csv --model model
     """
+    import numpy as np
+
     from manyhands import DawidSkene
     from manyhands.annotations.groups import in_families
+    from manyhands.explore.inputs import figures_in
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.io.workbooks import is_workbook
     from manyhands.jobs import profile_annotators
+    from manyhands.jobs.outputs import times_of
     from manyhands.planning.screening import LEVEL
     from manyhands.report.limits import FEW
+    from manyhands.report.summary import summarize_annotators
 
     refuse_overwriting([out], [*tables, *(known or ()), gold])
     check_out(out)
@@ -1035,13 +1053,30 @@ def annotators(
         )
     read, options = _read("annotators", tables, reading)
     table, export = read.table, read.export
-    model = DawidSkene().fit(table, **read_gold_of_fit(known, table, options))
-    if teach is not None:
-        _sheet(model, table, teach, json)
-        return
-    truth = read_checked(gold, table, options, "--gold")
-    judged = annotators_are_judged(table, model.is_known_)
-    lists = profile_annotators(table, model, export, gold=truth and truth.values, joined=False)
+    if model is not None and teach is not None:
+        raise AnnotationError(
+            "--teach lists confusions by Dawid and Skene's method, and --model has other labels; "
+            "leave --model out"
+        )
+    if model is None:
+        fitted = DawidSkene().fit(table, **read_gold_of_fit(known, table, options))
+        if teach is not None:
+            _sheet(fitted, table, teach, json)
+            return
+        truth = read_checked(gold, table, options, "--gold")
+        judged = annotators_are_judged(table, fitted.is_known_)
+        lists = profile_annotators(table, fitted, export, gold=truth and truth.values, joined=False)
+    else:
+        given, own = read_known_option(known, options), read_gold_option(gold, options)
+        table, found = figures_in(model, table, given, own)
+        truth = read_checked(gold, table, options, "--gold")
+        times: dict[str, Any] = dict(times_of(export, found.inputs.table))
+        inputs = replace(found.inputs, **times)
+        if truth is not None:
+            codes = {value: code for code, value in enumerate(table.classes.tolist())}
+            measured_by = np.array([codes.get(value, -1) for value in truth.values])
+            inputs = replace(inputs, gold=measured_by)
+        judged, lists = inputs.judged, summarize_annotators(inputs, joined=False)
     columns = lists | {name: ["; ".join(each) for each in lists[name]] for name in LISTS}
     write_columns(out, columns, keep_formulas)
     if json:
@@ -1068,6 +1103,12 @@ def annotators(
         else "It is not known how often each annotator is right: the annotations do not show how "
         f"good anybody is. {SAMPLE_TELLS}"
     )
+    if model is None and judged:
+        say(
+            "The labels by which annotators are judged are those that Dawid and Skene's method "
+            "infers from the annotations alone; --model DIR takes those of a folder, as its report "
+            "does"
+        )
     if graded:
         say(SEVERITY)
         say_severities(records_of(columns), classes=table.classes)
