@@ -359,6 +359,22 @@ def test_the_share_of_right_answers_is_that_of_the_posterior_and_the_annotators(
     assert planner._expected_right(batch) == pytest.approx(np.mean(own))
 
 
+@pytest.mark.parametrize("option", ["--gold", "--audit", "--known"])
+def test_next_shows_how_many_annotations_were_right_beside_what_it_expects(pilot, option):
+    y = np.arange(60) % 3
+    checked = range(0, 60, 3) if option != "--gold" else range(1, 60, 4)
+    rows = [(i, y[i], "random") for i in checked]
+    write_csv(Path("checked.csv"), [("task", "label", "chosen"), *rows])
+    said = " ".join(done("next", "A.csv", "-n", 8, option, "checked.csv").stdout.split())
+    assert "That is probably too much, because such items are hard" in said
+    own = np.isin(pilot.instances[pilot.instance], list(checked))
+    right = (pilot.label == y[pilot.instances[pilot.instance]])[own].mean()
+    (told,) = re.findall(r"On the (\d+) items that people checked, ([\d.]+)", said)
+    assert told == (str(len(rows)), f"{100 * right:.0f}")
+    alone = done("next", "A.csv", "-n", 8).stdout
+    assert "that people checked, " not in " ".join(alone.split())
+
+
 def test_a_budget_says_where_to_stop():
     sizes, shares = np.array([1.0, 1.5, 2.0, 2.5]), np.array([[0.7, 0.75, 0.77, 0.775]])
     found = Replay(sizes, {"plan": Curves(shares, shares, shares)}, 200)

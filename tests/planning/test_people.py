@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from manyhands import AnnotationPlanner, AnnotationTable, DawidSkene
+from manyhands.cli.commands.planning import EXPECTED_RIGHT, TRULY_RIGHT
 from manyhands.datasets import load_labelme, load_music, load_product, load_sentiment
 from manyhands.inference.inputs import gold_codes
 from manyhands.metrics import annotator_reliability
@@ -126,6 +127,18 @@ def test_nobody_who_cannot_be_judged_yet_is_preferred(data_home):
     assert believed[unjudged].mean() < believed[~unjudged].mean() - 0.03
     gap = [(believed - right)[mask].mean() for mask in (unjudged, ~unjudged)]
     assert gap[0] < gap[1] + 0.03 < 0.15
+
+
+@pytest.mark.data
+def test_plans_expect_too_many_right_answers_and_next_says_how_many(data_home):
+    """Means over the same tables, each of which counts the same."""
+    found = []
+    for name in TABLES:
+        runs = [replayed(name, data_home, seed) for seed in range(2)]
+        expected, right = (np.concatenate(each) for each in
+                           ([run[0][1] for run in runs], [run[1] for run in runs]))  # fmt: skip
+        found.append((expected.mean(), right.mean()))
+    assert np.mean(found, axis=0) == pytest.approx([EXPECTED_RIGHT, TRULY_RIGHT], abs=0.01)
 
 
 def with_habits(seed, n_classes, n=400, n_annotators=30):
