@@ -538,6 +538,11 @@ def test_gold_labels_only_measure_and_the_command_says_when_they_are_known_inste
     (step,) = [each for each in summary["actions"] if each["code"] == "check"]
     assert step["rows"]
     assert not checked & {row["id"] for row in step["rows"]}
+    (step,) = [each for each in summary["actions"] if each["code"] == "buy"]
+    planned = {str(row["id"]) for row in summary["plan"]["next"]["rows"]}
+    why = "items with gold labels are among them, because gold labels only measure"
+    assert (why in str(step["advice"])) == bool(checked & planned)
+    assert checked & planned
     known = done("aggregate", "A.csv", "--known", "checked.csv", "--out", "by_known").stdout
     assert GOLD_ONLY_MEASURES not in " ".join(known.split())
     labels = {row[0]: row[1] for row in read_rows(Path("by_known/labels.csv"))[1:]}

@@ -549,7 +549,7 @@ def plan_actions(found: Findings) -> Iterator[Action]:
         f"{_of_answers(plan)} {plan.get('whom', '')}".strip() if rows else enough(plan),
         _worth(plan, n_instances),
         rows,
-        _or_correct(found),
+        [*_or_correct(found), *_of_gold(found.inputs, plan)],
         command=next_command(plan, plan["n"]),
     )
 
@@ -572,6 +572,19 @@ def _or_correct(found: Findings) -> list[str]:
         return []
     told = "if you can judge the items yourself, you may instead correct the most doubtful labels"
     return [f"{told}: {EXPLORE}"]
+
+
+def _of_gold(inputs: Inputs, plan: Mapping[str, Any]) -> list[str]:
+    """Say why a plan asks about items with gold labels, where it does."""
+    if inputs.gold is None:
+        return []
+    has_gold = set(inputs.table.instances[inputs.gold >= 0].tolist())
+    if has_gold.isdisjoint(row["id"] for row in plan["next"]["rows"]):
+        return []
+    return [
+        "items with gold labels are among them, because gold labels only measure. Give gold labels "
+        "as --known, and nobody is asked about their items again"
+    ]
 
 
 def told_of_answer(gain: float, unit: str = "label") -> str:
