@@ -1,5 +1,7 @@
 """What checking labels is said to bring, against what it brings in simulated crowds."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,10 @@ from manyhands.metrics import Level
 from manyhands.metrics.certainty import certainty_of
 from manyhands.metrics.inferred_labels import level_of_labels
 from manyhands.planning import review_queue
+from manyhands.report import render_report, summarize
 from manyhands.report.review import points_after, told_of_checking
 from manyhands.wording import percent_interval
+from tests.planning.test_people import with_habits
 
 N_ITEMS, N_CHECKED = 600, 60
 
@@ -80,3 +84,11 @@ def test_what_measures_nothing_is_not_promised():
     assert points_after(level, 9) is None
     assert points_after(level._replace(source="gold", n=100), 60) is None
     assert points_after(level, 0) is None
+
+
+def test_commands_in_advice_are_filled_in_and_run_as_they_are():
+    """The options of a command within a sentence are no text to keep together."""
+    table = with_habits(3, 3)
+    page = render_report(summarize(table, aggregator=DawidSkene().fit(table)))
+    (command,) = set(re.findall(r"<code>(manyhands annotators [^<]*--teach 0)</code> lists", page))
+    assert "span" not in command

@@ -61,11 +61,16 @@ def sentence(text: str) -> Markup:
     --------
     >>> print(sentence("take it back as --known"))
     Take it back as <span class="whole">--known</span>.
+    >>> print(sentence("run `manyhands review ANNOTATIONS --random 9`"))  # To be filled in later.
+    Run `manyhands review ANNOTATIONS --random 9`.
     """
-    written = prose(f"{text[:1].upper()}{text[1:]}.")
-    return Markup(
-        re.sub(r"(?<![\w-])--\w[\w-]*", r'<span class="whole">\g<0></span>', str(written))
-    )
+    written = str(prose(f"{text[:1].upper()}{text[1:]}."))
+    parts = re.split("(`.*?`)", written)
+    parts[::2] = [
+        re.sub(r"(?<![\w-])--\w[\w-]*", r'<span class="whole">\g<0></span>', part)
+        for part in parts[::2]
+    ]
+    return Markup("".join(parts))
 
 
 def clipped(value: Any, limit: int = CLIP) -> str:
