@@ -4,6 +4,7 @@ The share of right labels is known from each source in turn: how annotators agre
 a random sample that a person checked.
 """
 
+import re
 import warnings
 from itertools import product
 
@@ -84,3 +85,19 @@ def test_the_share_told_of_decided_labels_is_theirs(source, threshold):
 def test_the_share_told_of_decided_labels_is_theirs_on_real_tables(data_home, source, name):
     case, cells = real(name), product((0.8, 0.9), range(1 if source == "model" else 3))
     check([told_and_true(case.table, case.gold, source, *cell) for cell in cells])
+
+
+def test_the_threshold_that_is_proposed_keeps_what_it_promises(tmp_path):
+    """The report, the terminal and the next run name the same number of labels and share."""
+    table, _ = crowd(0)
+    found = aggregate_table(table, DawidSkene(), out=tmp_path / "labels")
+    assert not found["actions"]["accept"]
+    said = found["usable"]
+    assert said in (tmp_path / "labels" / "report.html").read_text(encoding="utf-8")
+    n, of, share, threshold = re.search(
+        r", ([\d,]+) of ([\d,]+) labels .* about (.*\)) of these .* --threshold ([\d.]+)\.$", said
+    ).groups()
+    next_run = aggregate_table(table, DawidSkene(), threshold=float(threshold))
+    assert (int(n), int(of)) == (len(table.instances) - next_run["n_undecided"], 300)
+    assert f"About {share} of the {n}\xa0labels" in next_run["decided"]["headline"]
+    assert not aggregate_table(table, DawidSkene())["usable"]

@@ -181,7 +181,8 @@ def say_actions(result: dict[str, Any]) -> None:
 
     say(result["rule"])
     say(REVIEW_RULE)
-    if not counts["accept"] and any(counts.values()):
+    n_known = result.get("n_known", 0)
+    if counts["accept"] <= n_known and counts["review"] + counts["collect more"]:
         if result.get("labels_rest_on") == "features":
             say(
                 "This method predicts the label of an item from its features alone, so answers "
@@ -191,11 +192,13 @@ def say_actions(result: dict[str, Any]) -> None:
                 "answers agree."
             )
         say(
-            "No label is sure enough to be accepted yet. `manyhands next ANNOTATIONS` says whom to "
-            "ask about which item, and `manyhands review ANNOTATIONS` lists the most doubtful "
-            "labels. Pass the labels that you checked as --known. A --threshold below 0.95 accepts "
-            "less certain labels; the report shows how many each threshold accepts."
+            f"No {'other ' if n_known else ''}label is sure enough to be accepted yet. `manyhands "
+            "next ANNOTATIONS` says whom to ask about which item, and `manyhands review "
+            "ANNOTATIONS` lists the most doubtful labels. Pass the labels that you checked as "
+            "--known."
         )
+        if usable := result.get("usable"):
+            say(usable)
 
 
 def recommended(counts: Mapping[str, int], answer: str, more: str, n_known: int = 0) -> str:

@@ -41,6 +41,7 @@ from manyhands.metrics.certainty import certainty_of, with_open
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.headline import tell_decided, tell_labels
+from manyhands.report.labels import told_of_usable
 from manyhands.report.review import half_of_wrong
 from manyhands.scale.store import AnnotationStore
 from manyhands.wording import SCORES
@@ -105,7 +106,8 @@ def aggregate_table(
         None where it is unknown),
         ``actions`` (number of instances per recommended action), ``half_of_wrong`` (how many of the
         most doubtful labels hold half of the wrong ones, as the report expects it; None without a
-        report), ``n_known`` (known labels, which
+        report), ``usable`` (which threshold would decide some where none is accepted, in words; ""
+        without a report), ``n_known`` (known labels, which
         are among the accepted ones), ``level`` (share of right labels,
         with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
         words), as if no label were left open, ``decided`` (level and headline of the labels that
@@ -287,6 +289,7 @@ def _concluded(
         "actions": found.count_actions(),
         "rule": found.rule,
         "half_of_wrong": half_of_wrong(summary),
+        "usable": told_of_usable(summary),
         "n_known": int(found.known.sum()),
         **told.to_dict(),
         "decided": some,

@@ -19,6 +19,7 @@ from manyhands.report.first import (
     first_section,
 )
 from manyhands.report.headline import headline_and_reason, headline_of_new_items
+from manyhands.report.labels import told_of_usable
 from manyhands.report.planning import enough
 from manyhands.report.section import Action, Content, Findings
 
@@ -58,7 +59,8 @@ def first_screen(s: Mapping[str, Any]) -> First:
     levels = s.get("levels") or {}
     severe = told_severities(s)
     told = {step["text"] for step in s["actions"]}
-    lines = [(levels.get("decided") or {}).get("headline", ""), headline_of_new_items(s)]
+    lines = [(levels.get("decided") or {}).get("headline", ""), told_of_usable(s)]
+    lines += [headline_of_new_items(s)]
     lines += [text for text in (enough(s.get("plan")),) if text not in told]
     if severe:
         asked = (

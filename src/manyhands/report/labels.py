@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,6 +168,7 @@ def _cutoffs(inputs: Inputs, inferred: Inferred) -> list[dict[str, Any]]:
         row: dict[str, Any] = {
             "at_least": least,
             "n": int(own.sum()),
+            "of": int(free.sum()),
             "expected": level.value,
             "low": level.low,
             "high": level.high,
@@ -185,6 +186,27 @@ def told_of_row(row: Mapping[str, Any]) -> str:
     """Write the share of right labels among those of a least probability, with its interval."""
     level = {"value": row["expected"], **row}
     return percent_range(level) if "low" in row else percent(row["expected"])
+
+
+def usable_row(cutoffs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the highest probability that at least half of the labels have, else the lowest."""
+    return next((row for row in cutoffs if 2 * row["n"] >= row["of"]), cutoffs[-1])
+
+
+def told_of_usable(s: Mapping[str, Any]) -> str:
+    """Say which labels can be used by a lower threshold where none is accepted; else ""."""
+    found, levels = s.get("labels") or {}, s.get("levels") or {}
+    actions, n_known = found.get("actions"), levels.get("n_known", 0)
+    cutoffs = (found.get("confidence") or {}).get("cutoffs")
+    lower = not levels.get("decided") and actions and actions["accept"] <= n_known
+    if not lower or not cutoffs or found["kind"] != "aggregator":
+        return ""
+    row = usable_row(cutoffs)
+    return (
+        f"At {percent(row['at_least'])} certainty, {row['n']:,} of {row['of']:,} "
+        f"{'other ' if n_known else ''}labels can be used, and about {told_of_row(row)} of these "
+        f"are right: to get them, repeat the command with --threshold {row['at_least']:g}."
+    )
 
 
 def _uncertain(
@@ -328,7 +350,7 @@ LABELS = Section(
     "labels.html",
     labels_section,
     instances=_instances,
-    words={"REVIEW_RULE": REVIEW_RULE, "told_of_row": told_of_row},
+    words={"REVIEW_RULE": REVIEW_RULE, "told_of_row": told_of_row, "usable_row": usable_row},
     answer=answer_labels,
     on_demand=True,
 )
