@@ -196,6 +196,8 @@ def test_the_first_screen_names_a_label_for_review_only_if_the_table_of_labels_d
         assert steps["check"]["title"] == "Review these labels first"
         assert steps["check"]["text"].startswith(f"{n} labels need review.")
         assert {actions[row["id"]] for row in steps["check"]["rows"]} == {"review"}
+        mixed = "The list also holds labels that need more annotations rather than review"
+        assert (mixed in page) == (n < left)
     else:
         assert "Review these labels" not in page
         assert "check" not in steps or "review" not in steps["check"]["text"].lower()
