@@ -290,7 +290,8 @@ def test_shares_are_in_percent_for_people_and_fractions_in_files(home):
         shown = done(command, "A.csv").stdout
         assert "%" in shown
         assert not re.search(r"\b0?\.\d{3,}", shown)
-    assert "score: the pairs are ordered by how much the annotation" in done("next", "A.csv").stdout
+    order = "The list is in the order of what an answer tells about the labels (score)."
+    assert order in done("next", "A.csv").stdout
     assert "probability_wrong: how probably" in done("review", "A.csv").stdout
 
 

@@ -299,6 +299,21 @@ def test_review_annotators_and_sheets(pilot):
     assert "Look at examples before" in done("annotators", "A.csv").stdout
 
 
+def test_next_says_what_its_order_is_and_how_far_the_gain_may_be_off(pilot):
+    """And that a gain of 0.000 is one, only where the list has some."""
+    pairs = done_json("next", "A.csv", "-n", 40)["pairs"]
+    assert min(row["expected_gain"] for row in pairs) < 0.0005 <= pairs[0]["expected_gain"]
+    order = "The list is in the order of what an answer tells about the labels (score)."
+    none = "An answer with gain 0.000 corrects no label by itself."
+    whole, first = (done("next", "A.csv", "-n", n).stdout for n in (40, 1))
+    for shown in (whole, first):
+        assert order in shown
+        assert "On real data sets, the gain was between half and twice what was" in shown
+    assert (none in whole, none in first) == (True, False)
+    fewest = done("next", "A.csv", "-n", 1, "--criterion", "fewest").stdout
+    assert "The list is in the order of how few annotations an item has" in fewest
+
+
 def test_a_queue_shows_the_texts_that_stand_beside_the_annotations(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [(f"t{i}", w, "ab"[(i + w) % 2], f"text {i}") for i in range(6) for w in range(3)]
@@ -323,6 +338,11 @@ def test_a_budget_is_forecast_or_replayed(pilot, monkeypatch):
     assert "when fewer than one label is corrected for every 50 annotations. " in told
     assert "Every step of the table gains more: the " in told
     assert "(stop here)" not in told
+    start = pilot.n_annotations / pilot.n_instances
+    n_further = [round((row["annotations_per_instance"] - start) * 60) for row in curve["curve"]]
+    assert max(n_further) > 0
+    for n in n_further:  # Beside the annotations per item.
+        assert re.search(rf"│ [\d.]+ +│ +{n} │", told)
     whole = done_json("budget", "A.csv", "--budget", 5.5, *short)["curve"]
     gains = [row["gain"] for row in whole if row["policy"] == "plan"][1:]
     monkeypatch.setattr("manyhands.report.planning.MIN_GAIN", np.mean(gains[-2:]))

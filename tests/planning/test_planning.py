@@ -593,6 +593,10 @@ def test_replay_scores_what_was_bought():
     assert list(frame) == ["policy", *sizes, "accuracy", "gain", "sd"]
     assert frame["annotations"].max() == 100
     assert replay(table, y, batch=[3], n_runs=1).sizes.tolist() == [1, 3]
+    # A rest is a batch of its own, unless it is hardly one.
+    for budget, sizes in ((2.2, [1, 1.6, 2.2]), (2.203, [1, 1.6, 2.203]), (1.001, [1, 1.001])):
+        assert np.allclose(replay(table, y, budget=budget, batch=0.6, n_runs=1).sizes, sizes)
+    assert len(replay(table, y, budget=2.3, batch=0.6, n_runs=1).sizes) == 4
 
 
 def test_in_the_end_everything_is_bought():

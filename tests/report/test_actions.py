@@ -436,6 +436,25 @@ def test_a_full_table_is_priced_with_a_newcomer_and_a_sparse_one_with_names():
     assert gains[-1] == pytest.approx(plan["gain"] * plan["n"])
 
 
+def test_examples_of_the_step_correct_labels_where_some_answers_do(monkeypatch):
+    A, *_ = crowd()
+    made = planning._next_rows
+
+    def gainless_first(*args):
+        found = made(*args)
+        gains = [0.0, 0.3, 0.0, 0.2, 0.0]
+        rows = zip(found["rows"][:5], gains, strict=True)
+        return found | {"rows": [row | {"gain": gain} for row, gain in rows]}
+
+    monkeypatch.setattr(planning, "_next_rows", gainless_first)
+    summary = summarize(A)
+    rows = step(summary, "buy")["rows"]
+    assert [row["gain"] for row in rows][:3] == [0.3, 0.2, 0.0]
+    more = f"-n {2 * planning.next_size(A)}"
+    page = render_report(summary)
+    assert f"{more}</code> plans another number of annotations" in page
+
+
 def test_vote_shares_are_no_probabilities_to_plan_with():
     A, _ = with_spammers()
     for summary in (summarize(A), summarize(A, aggregator=MajorityVote().fit(A))):

@@ -30,6 +30,7 @@ from manyhands.report.confusions import REVERSED, both_ways
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
 from manyhands.report.limits import FEW as LEAST
+from manyhands.report.planning import RANGE_OF_GAIN
 from manyhands.wording import A_FLAG, RANDOM_ITEMS_TELL
 
 try:
@@ -380,6 +381,7 @@ def environment() -> Environment:
     made.filters["prose"] = prose
     made.filters["query"] = urlencode
     made.globals |= {"A_FLAG": A_FLAG, "RANDOM_ITEMS_TELL": RANDOM_ITEMS_TELL, "REVERSED": REVERSED}
+    made.globals |= {"range_of_gain": RANGE_OF_GAIN}
     return made
 
 

@@ -292,7 +292,10 @@ def _sizes(start: float, most: float, batch: Any) -> FloatArray:
         if not batch > 0:
             raise AnnotationError(f"batch={batch!r} must be positive")
         steps = np.arange(start, most + 1e-9, batch)
-        sizes = steps if len(steps) and steps[-1] > most - 1e-9 else np.append(steps, most)
+        # A small rest joins the batch before, because it would look like the same size twice.
+        least = batch / 100 if len(steps) > 1 else 1e-9
+        has_rest = not len(steps) or most - steps[-1] > least
+        sizes = np.append(steps if has_rest else steps[:-1], most)
     else:
         sizes = np.unique([start, *(size for size in np.asarray(batch, float) if size <= most)])
     if len(sizes) < 2 or sizes[0] < start - 1e-9 or (np.diff(sizes) <= 0).any():

@@ -51,11 +51,20 @@ MOST = 2.0
 POINTS = 40
 """Points of the curve of gains."""
 
-ORDER_OF_BATCH = (
-    "The answers that tell most about the labels come first. This is not quite the same as how "
-    "many labels they correct: an answer further down may correct more."
-)
+LEAST_GAIN_SHOWN = 0.0005
+"""Gain below which three decimals show 0.000."""
+
+LEAST_GAIN = 0.01
+"""Gain below which an answer is called unlikely to correct its label."""
+
+OF_NO_GAIN = "An answer with gain 0.000 corrects no label by itself."
+"""What the smallest gain means, in words."""
+
+ORDER_OF_BATCH = f"The list is in the order of what an answer tells about the labels. {OF_NO_GAIN}"
 """Order of a batch beside its gains, in words."""
+
+RANGE_OF_GAIN = "On real data sets, the gain was between half and twice what was expected."
+"""How far the expected gain may be off, in words: `manyhands.planning.replay.LESS` and `MORE`."""
 
 WARM_UP = 1.5
 """Annotations per instance before a plan chooses, unless a classifier's labels are planned with."""
@@ -386,7 +395,7 @@ def is_of_annotations(model: Any) -> bool:
 def next_command(plan: Mapping[str, Any], n: int) -> str:
     """Command that plans the same batch: from the labels of the folder, unless it infers them."""
     labels = "" if plan["of_annotations"] else " --model FOLDER"
-    return f"manyhands next ANNOTATIONS{labels} -n {n} --out batch.csv"
+    return f"manyhands next ANNOTATIONS{labels} -n {n}"
 
 
 def is_judged(inputs: Inputs) -> bool:
@@ -541,7 +550,8 @@ def plan_actions(found: Findings) -> Iterator[Action]:
         return
     if plan["stop"]:
         return
-    rows = [] if plan["newcomer"] else plan["next"]["rows"][: LIMITS["actions"]]
+    rows = [] if plan["newcomer"] else plan["next"]["rows"]
+    rows = sorted(rows, key=_corrects_nothing)[: LIMITS["actions"]]
     yield Action(
         ActionCode.BUY,
         "plan-next" if rows else "plan",
@@ -550,7 +560,7 @@ def plan_actions(found: Findings) -> Iterator[Action]:
         _worth(plan, n_instances),
         rows,
         [*_or_correct(found), *_of_gold(found.inputs, plan)],
-        command=next_command(plan, plan["n"]),
+        command=f"{next_command(plan, plan['n'])} --out batch.csv",
     )
 
 
@@ -559,6 +569,11 @@ def _of_answers(plan: Mapping[str, Any]) -> str:
     if plan["n_warm_up"]:
         return "Second answers to the same items show who can be trusted."
     return "Of all answers, these are expected to help most to settle the doubtful labels."
+
+
+def _corrects_nothing(row: Mapping[str, Any]) -> bool:
+    """Return whether an answer is unlikely to correct its label, a poor example of what helps."""
+    return row["gain"] is not None and row["gain"] < LEAST_GAIN
 
 
 EXPLORE = "manyhands explore FOLDER --annotations ANNOTATIONS"
@@ -599,7 +614,7 @@ def told_of_answer(gain: float, unit: str = "label") -> str:
     """
     if unit == "grade":
         return f"expected to bring the label {quantity(gain)} grades nearer the truth"
-    n = round(1 / gain) if gain >= 0.01 else 0
+    n = round(1 / gain) if gain >= LEAST_GAIN else 0
     if n > 1:
         return f"about one in {n} such answers is expected to correct a label"
     return "expected to correct the label" if n else "unlikely to correct the label"
@@ -641,6 +656,8 @@ PLAN = Section(
         "told_of_rounds": told_of_rounds,
         "told_of_answer": told_of_answer,
         "order": ORDER_OF_BATCH,
+        "range_of_gain": RANGE_OF_GAIN,
+        "next_command": next_command,
     },
     answer=answer_more,
 )

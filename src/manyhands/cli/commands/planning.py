@@ -80,10 +80,10 @@ class PairCriterion(StrEnum):
 
 
 SCORE_OF_PAIRS = {
-    PairCriterion.information: "how much the annotation is expected to tell about the label",
-    PairCriterion.accuracy: "how many more right labels are expected of the annotation",
+    PairCriterion.information: "what an answer tells about the labels",
+    PairCriterion.accuracy: "how many more right labels an answer is expected to give",
     PairCriterion.entropy: "how uncertain the label is (entropy)",
-    PairCriterion.fewest: "the number of annotations, which is negative so that few come first",
+    PairCriterion.fewest: "how few annotations an item has (their number, negative)",
 }
 """What the score of a pair measures, by criterion."""
 
@@ -478,6 +478,9 @@ def next_(
     from manyhands.metrics import accuracy_on_new_items
     from manyhands.report.headline import told_of_new_items
     from manyhands.report.planning import (
+        LEAST_GAIN_SHOWN,
+        OF_NO_GAIN,
+        RANGE_OF_GAIN,
         WARM_UP,
         candidates_of,
         enough,
@@ -603,12 +606,11 @@ def next_(
         say(f"{whom} --pairs names whom to ask.")
     for line in [*_told_unjudged(unjudged, len(batch)), *_told_accepted(n_accepted, len(batch))]:
         say(line)
-    gain = f"expected_gain: {gain_words(plan).told}"
-    if gains is not None and min(gains, default=1.0) < 0.0005:
-        gain += " (0.000: it changes no label alone, but tells most about an unsure one)"
-    gain += "; "
-    score = f"score: the pairs are ordered by {SCORE_OF_PAIRS[criterion]}, the highest first"
-    say(f"{'' if gains is None else gain}{score}")
+    say(f"The list is in the order of {SCORE_OF_PAIRS[criterion]} (score).")
+    if gains is not None:
+        say(f"expected_gain: {gain_words(plan).told}")
+        if min(gains, default=1.0) < LEAST_GAIN_SHOWN:
+            say(OF_NO_GAIN)
     say(told.headline)
     if told.level is not None and told.level.source == "sample" and audit is not None:
         say(f"{_OF_AUDITS}{_corrected_by(audit, model)}")
@@ -616,6 +618,7 @@ def next_(
         say(told_of_new_items(new_items))
     say(answer)
     if gains is not None:
+        say(RANGE_OF_GAIN)
         inferred = None if found is None else found.inputs.inferred
         of_classifier = inferred is not None and inferred.kind == "classifier"
         say(_of_answers(planner, batch, has_features=of_classifier or read.proba is not None))
@@ -1286,6 +1289,7 @@ def budget(
     from manyhands.planning import AnnotationPlanner, forecast, replay
     from manyhands.planning.replay import LESS, MORE
     from manyhands.report.planning import (
+        RANGE_OF_GAIN,
         advised,
         candidates_of,
         enough,
@@ -1356,12 +1360,13 @@ def budget(
         own = [percent_interval(low, high) for name, low, high in ends if name == "plan"]
         cells = {"plan": cells.pop("plan"), "95 % interval of plan": own, **cells}
     sizes = [f"{size:.2f}" for size in found.sizes.tolist()]
+    further = [f"{round((size - found.sizes[0]) * found.n_instances):,}" for size in found.sizes]
     is_priced = truth is None and judged and not advice.n_warm_up
     worth = n_worth(found.curves["plan"].gain.mean(axis=0)[1:].tolist())
     if is_priced and worth < len(sizes) - 1:
         sizes[worth] += " (stop here)"
-    rows = [list(row) for row in zip(sizes, *cells.values(), strict=True)]
-    print_table("Accuracy", ["annotations per item", *cells], rows)
+    rows = [list(row) for row in zip(sizes, further, *cells.values(), strict=True)]
+    print_table("Accuracy", ["annotations per item", "further annotations", *cells], rows)
     if is_priced:
         say(_told_stop(found, worth, limit(priced(advice, source))))
     if truth is None and is_scale_of_grades(table):
@@ -1372,8 +1377,7 @@ def budget(
     if truth is None:
         say(
             f"The curve begins at the level {_BEGUN[told.level.source]}. Its rise is what the "
-            "model expects if the same annotators answer further items. On real data sets, the "
-            "gain was between half and twice what was expected."
+            f"model expects if the same annotators answer further items. {RANGE_OF_GAIN}"
             f"{_MEASURED if told.level.source == 'model' else ''}"
         )
         wanted = found.sizes[0] + 3 if budget is None else budget
