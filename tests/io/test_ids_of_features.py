@@ -283,6 +283,33 @@ def test_predictions_of_texts_keep_the_ids_whatever_the_name_of_their_column(hom
         assert read_texts("new.csv").tasks.tolist() == ids
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("ids", "named"), [("review_id", ()), ("photo", ("--task", "photo"))])
+def test_every_command_takes_the_file_of_texts_that_fit_took(ids, named, home):
+    """The column of the ids is found by the items' ids, by its name, or as --task names it."""
+    answers = [(f"r{k:02d}", f"p{r}", ("bad", "good")[k % 2]) for k in range(40) for r in range(3)]
+    columns = (ids, "reader", "opinion")
+    pd.DataFrame(answers, columns=columns).to_csv("answers.csv", index=False)
+    texts = pd.DataFrame({ids: [f"r{k:02d}" for k in range(40)]})
+    texts["sentence"] = [f"{('dull', 'fine')[k % 2]} {k}" for k in range(40)]
+    texts.to_csv("texts.csv", index=False)
+    reading = ("--annotations", "answers.csv", *named, "--worker", "reader", "--label", "opinion")
+    done("fit", "--texts", "texts.csv", *reading, *QUICK, "--out", "m")
+    new = texts.assign(**{ids: [f"new{k}" for k in range(40)]})
+    new.to_csv("new.csv", index=False)
+    for file, first in (("texts.csv", "r00"), ("new.csv", "new0")):
+        done("predict", "m", "--texts", file, "--out", "p.csv")
+        assert pd.read_csv("p.csv")["task"][0] == first
+    done("report", "m", "--texts", "texts.csv", "--out", "page.html")
+    assert "dull 0" in Path("page.html").read_text()
+    done("explore", "m", *reading, "--texts", "texts.csv", "--out", "reviewed.csv")
+    new.rename(columns={ids: "clip"}).to_csv("new.csv", index=False)
+    says = refused(3, "predict", "m", "--texts", "new.csv").stderr
+    assert "rename it to 'text', or pass --task COLUMN" in " ".join(says.split())
+    done("predict", "m", "--texts", "new.csv", "--task", "clip", "--out", "p.csv")
+    assert pd.read_csv("p.csv")["task"][0] == "new0"
+
+
 def test_a_file_of_features_that_does_not_exist_is_named_before_anything_else(
     tmp_path, monkeypatch
 ):

@@ -48,7 +48,7 @@ from manyhands.report.commands import files_in
 from manyhands.report.planning import basis_of
 from manyhands.report.sections import SETS
 from manyhands.report.summary import UNTITLED
-from manyhands.typing import FloatArray
+from manyhands.typing import AnyArray, FloatArray
 
 _LOG = logging.getLogger("manyhands")
 
@@ -437,12 +437,12 @@ def contents_of(
     files = (annotations,) if isinstance(annotations, Path) else tuple(annotations)
     contents = Contents(export=items, annotations=files)
     if texts is not None:
-        found = _read("texts", texts, annotations, options)
+        found = _read("texts", texts, annotations, options, table.instances)
         contents.texts.update({row_of[t]: text for t, text in found if t in row_of})
     if images is not None:
         first = annotations if isinstance(annotations, Path) else annotations[0]
         root = Path(images) if Path(images).is_dir() else first.parent
-        for task, name in _read("images", images, annotations, options):
+        for task, name in _read("images", images, annotations, options, table.instances):
             path = shown_image(name, root, task)
             if task in row_of and path.is_file() and path.suffix.lower() in SHOWN:
                 contents.images[row_of[task]] = path
@@ -462,13 +462,18 @@ def contents_of(
 
 
 def _read(
-    kind: Any, source: str, annotations: Path | Sequence[Path], options: dict[str, Any]
+    kind: Any,
+    source: str,
+    annotations: Path | Sequence[Path],
+    options: dict[str, Any],
+    ids: AnyArray,
 ) -> Iterator[tuple[str, str]]:
     """Yield the tasks with their texts, or the names of their images."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # What was left out of the annotations was said already.
         if kind == "texts" and Path(source).is_file():
-            found = read_texts(source)
+            own = {name: options.get(name) for name in ("task", "encoding", "separator")}
+            found = read_texts(source, wanted=ids, **own)
         else:
             found, _ = read_raw_aligned(kind, source, annotations, **options)
     tasks = range(len(found)) if found.tasks is None else found.tasks.tolist()

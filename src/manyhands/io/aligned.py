@@ -137,6 +137,7 @@ def _check_row_numbers(ids: AnyArray, n: int, annotations: Any, features: PathLi
 def read_texts(
     path: PathLike,
     *,
+    task: str | None = None,
     wanted: AnyArray | None = None,
     encoding: str | None = None,
     separator: str | None = None,
@@ -148,10 +149,13 @@ def read_texts(
     ----------
     path : str or Path
         .txt; or CSV of any separator, .xlsx, .parquet or .pq with a column ``text``, or with a
-        single column besides that of the ids (``task``, ``id``, ...).
+        single column besides that of the ids (``task``, ``id``, ``review_id``, ...).
+    task : str, optional
+        Column of the ids, if the file has it.
     wanted : array, optional
-        As in `read_features`. Without them, the only column that could hold ids, which differ and
-        are no fractions, is taken as the ids.
+        As in `read_features`. Without them, the only column that is named like ids is taken as the
+        ids, or else the only one beside ``text`` that could hold ids, which differ and are no
+        fractions.
     encoding, separator, sheet : str, optional
         As in `read_annotations`.
 
@@ -172,12 +176,13 @@ def read_texts(
             return FeatureFile(_as_column(line.removesuffix("\r") for line in lines))
         frame = read_frame(path, Stated(encoding, separator, sheet))
         columns = list(frame.columns)
-        id_name = _id_of_texts(frame, wanted, path)
+        id_name = task if task in columns else _id_of_texts(frame, wanted, path)
         others = [name for name in columns if name != id_name]
         if "text" not in others and len(others) != 1:
+            more = ", or pass task=<name of the other>" if len(others) == 2 else ""
             raise AnnotationError(
                 f"it is unclear which column holds the texts ({preview(others)}); rename it to "
-                "'text'"
+                f"'text'{more}"
             )
         name = "text" if "text" in others else others[0]
         ids = None if id_name is None else row_ids_of(_ids_of(frame, id_name, path), len(frame))
@@ -199,7 +204,10 @@ def _id_of_texts(frame: Any, wanted: AnyArray | None, path: Path) -> str | None:
     found = id_column([name for name in columns if name in cells or name == "text"])
     if found is None and wanted is not None:
         found = holder_of_ids(cells, wanted, path)
-    elif found is None and "text" in columns:
+    if found is None and (name := find_name(list(cells), "task", "task")) in cells:
+        _LOG.info("%s: %r is taken as the ids, because of its name", path.name, name)
+        found = name
+    if found is None and wanted is None and "text" in columns:
         found = only_ids(cells, "no other column could hold them", path)
     return index if found is None else found
 
@@ -243,7 +251,7 @@ def read_raw_aligned(
     """
     path = Path(source)
     if kind == "texts" and path.is_file():
-        own = {n: options.get(n) for n in ("encoding", "separator")}
+        own = {n: options.get(n) for n in ("task", "encoding", "separator")}
         return _aligned(
             lambda wanted: read_texts(path, wanted=wanted, **own),
             "the texts",
@@ -322,7 +330,10 @@ def read_aligned_sets(
         )
         return features, replace(table, answers=answers)
     own["wanted"] = table.instances
-    features = read_texts(source, **own) if kind == "texts" else read_features(source, **own)
+    if kind == "texts":
+        features = read_texts(source, task=options.get("task"), **own)
+    else:
+        features = read_features(source, **own)
     tasks = features.tasks
     if tasks is None:
         tasks = np.arange(len(features))

@@ -378,7 +378,7 @@ def predict_label_sets(
         kind: Any = "images" if texts is None else "texts"
         data = read_aligned_sets(kind, str(images or texts), annotations, **options)[0]
     elif texts is not None:
-        data = read_texts(texts, **own)
+        data = read_texts(texts, task=options.get("task"), **own)
     elif images is not None:
         data = read_images(images)
     elif features is not None:

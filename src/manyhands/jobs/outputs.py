@@ -429,7 +429,7 @@ def predict_file(
         kind: Any = "images" if texts is None else "texts"
         data = read_raw_aligned(kind, str(images or texts), annotations, **(options or {}))[0]
     elif texts is not None:
-        data = read_texts(texts, **own)
+        data = read_texts(texts, task=_task_of(folder, options or {}), **own)
     elif images is not None:
         data = read_images(images)
     elif features is not None:
@@ -473,6 +473,18 @@ def _read_new_items(
         return level, unknown | {name: Certainty(**each) for name, each in given.items()}
     except (OSError, ValueError, KeyError, TypeError):  # No job wrote it, or an earlier release.
         return None, unknown
+
+
+def _task_of(folder: str | Path, options: dict[str, Any]) -> str | None:
+    """Return the name of the column of ids: that of the options, else the one given to the fit."""
+    task = options.get("task", "task")
+    if task != "task":
+        return str(task)
+    try:
+        words = json.loads(Path(folder, SUMMARY).read_text(encoding="utf-8"))["files"]["reading"]
+        return str(words[words.index("--task") + 1])
+    except (OSError, ValueError, KeyError, TypeError, IndexError):  # It was not named.
+        return None
 
 
 def _about_probabilities(own: FloatArray, told: FloatArray, has_level: bool) -> list[str]:
@@ -655,6 +667,15 @@ def _shown_in(folder: Path) -> Shown | None:
     return Shown(names[1], dict(zip(rows["task"], rows[names[1]], strict=True)))
 
 
+def _ids_in(folder: Path) -> AnyArray | None:
+    """Return the ids in ``labels.csv``; None without it, or if they are none."""
+    path = folder / LABELS
+    names = list(pd.read_csv(path, nrows=0).columns) if path.is_file() else []
+    if names[:1] != ["task"]:
+        return None
+    return pd.read_csv(path, usecols=names[:1], dtype=str)["task"].to_numpy()
+
+
 def report_folder(
     folder: str | Path,
     out: str | Path | None = None,
@@ -695,7 +716,8 @@ def report_folder(
     if texts is None and images is None:
         contents = contents_of(_shown_in(Path(folder)))
     else:
-        contents = read_contents(None if str(texts) == NO_TEXTS else texts, images)
+        ids = _ids_in(Path(folder))
+        contents = read_contents(None if str(texts) == NO_TEXTS else texts, images, ids=ids)
     try:
         summary = read_summary(path)
         named = {"files": {**(summary.get("files") or {}), "folder": as_word(folder)}}

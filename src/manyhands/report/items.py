@@ -129,7 +129,7 @@ class ItemContents:
 
 
 def read_contents(
-    texts: str | Path | None = None, images: str | Path | None = None
+    texts: str | Path | None = None, images: str | Path | None = None, *, ids: Any = None
 ) -> ItemContents:
     """Read what instances hold, for `render_report`.
 
@@ -140,6 +140,8 @@ def read_contents(
         i is the instance i, counted from 0.
     images : str or Path, optional
         A folder, as in `manyhands.io.read_images`; ids are file names, with or without suffix.
+    ids : array, optional
+        Of the instances, by which the column of a file of texts is found that holds them.
 
     Raises
     ------
@@ -148,7 +150,7 @@ def read_contents(
     """
     found: dict[str, str] = {}
     if texts is not None:
-        found = _exported(Path(texts)) if is_export(texts) else _listed(Path(texts))
+        found = _exported(Path(texts)) if is_export(texts) else _listed(Path(texts), ids)
     files: dict[str, Path] = {}
     if images is not None:
         listed = read_images(images)
@@ -159,8 +161,8 @@ def read_contents(
     return ItemContents(found, files)
 
 
-def _listed(path: Path) -> dict[str, str]:
-    read = read_texts(path)
+def _listed(path: Path, wanted: Any) -> dict[str, str]:
+    read = read_texts(path, wanted=wanted)
     ids = range(len(read)) if read.tasks is None else read.tasks.tolist()
     return {str(each): str(text) for each, text in zip(ids, read.frame, strict=True)}
 
