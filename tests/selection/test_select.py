@@ -96,6 +96,18 @@ def test_select_chooses_the_most_accurate_and_says_how_accurate(contest):
     assert found.table_.to_frame()["candidate"].tolist() == [row.candidate for row in found.table_]
 
 
+def test_each_candidate_is_told_before_and_after_it_is_trained(contest, caplog):
+    X, table, _ = contest
+    caplog.set_level("INFO", "manyhands.progress")
+    with pytest.warns(ModelChoiceWarning, match="cannot be trained"):
+        found = select({"good": Fixed(1), "bad": Fixed(fails=True)}, X, table, cv=3)
+    row, lines = found.table_[0], caplog.messages
+    assert lines[0] == "candidate 1 of 2: good"
+    assert lines[1].startswith(f"good: score {row.score:.3f}, accuracy about ")
+    assert lines[1].endswith(f"{row.seconds:.0f} s")
+    assert lines[2:] == ["candidate 2 of 2: bad", "bad: failed (cannot be trained)"]
+
+
 def test_equal_candidates_are_tied(contest):
     X, table, _ = contest
     found = select([Fixed(1), Fixed(1), Fixed(0)], X, table, cv=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
@@ -51,20 +52,23 @@ from manyhands.selection.result import CandidateScore, CandidateTable, Selection
 from manyhands.selection.splitters import read_folds
 from manyhands.training.seeding import draw_seed, joined_if_any, set_random_states
 from manyhands.typing import FloatArray, IntArray
+from manyhands.wording import percent, percent_interval
 
 __all__ = ["SHORT_LIST", "select"]
 
+_PROGRESS = logging.getLogger("manyhands.progress")
+
 SHORT_LIST = (
     "CrowdStackingClassifier",
-    "AggNetClassifier",
+    "AggregatedClassifier",
+    "CrowdLayerClassifier",
     "TraceRegClassifier",
+    "DoctorNetClassifier",
+    "AggNetClassifier",
     "MaxMIGClassifier",
     "CoNALClassifier",
-    "CrowdLayerClassifier",
-    "AggregatedClassifier",
-    "DoctorNetClassifier",
 )
-"""Default candidates: quick methods that differ from one another."""
+"""Default candidates: methods that differ from one another, those first that train quickest."""
 
 
 def select(
@@ -95,7 +99,7 @@ def select(
     ----------
     candidates : dict of name to classifier, iterable of classifiers or of names, or None
         They are cloned, never fitted in place. Names are those of the command line, such as
-        "conal". None: eight quick methods with their default parameters.
+        "conal". None: eight methods with their default parameters.
     X : as in ``fit``
     y : AnnotationTable (matched with X by id), or array of shape (n_samples, n_annotators)
     cv, groups, n_jobs, folder
@@ -182,8 +186,10 @@ def select(
         }
         contest = _Contest(X, table, folds, seed, posterior, values, holding, average, options)
         with without_collapse_warnings():
-            for name, estimator in named.items():
+            for number, (name, estimator) in enumerate(named.items(), 1):
+                _PROGRESS.info("candidate %d of %d: %s", number, len(named), name)
                 contest.enter(name, estimator, epochs == "guarded")
+                _PROGRESS.info("%s", contest.told(name))
             selection = contest.close(criterion, refit, warnings)
     for text in selection.warnings_:
         warn_caller(text, ModelChoiceWarning)
@@ -264,6 +270,17 @@ class _Contest:
             return
         for other in {*self.entries} - {*self._chosen()[0]}:
             self.entries[other] = replace(self.entries[other], found=None)
+
+    def told(self, name: str) -> str:
+        """Say how good a candidate is that was trained."""
+        if name in self.failures:
+            return f"{name}: failed ({self.failures[name]})"
+        score = self.entries[name].score
+        told = f"{name}: score {score.score:.3f}"
+        if score.estimate is not None and score.low is not None and score.high is not None:
+            between = percent_interval(score.low, score.high)
+            told += f", accuracy about {percent(score.estimate)} ({between})"
+        return f"{told}, {score.seconds:.0f} s"
 
     def _training_size(self) -> int:
         """Return the mean number of distinct annotated instances that a fold is trained on."""

@@ -53,7 +53,7 @@ Methods = Annotated[
     Optional[str],  # noqa: UP045 - typer reads this at run time
     typer.Option(
         metavar="NAME,NAME,...",
-        help="Methods to compare, such as conal,agg-net,max-mig. Default: eight quick ones.",
+        help="Methods to compare, such as conal,agg-net,max-mig. Default: eight, quickest first.",
     ),
 ]
 Folds = Annotated[
