@@ -1,6 +1,7 @@
 """Exceptions and warnings that manyhands raises on purpose, and the rollback of a failed fit."""
 
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -131,6 +132,19 @@ def silenced(*logs: str) -> Iterator[None]:
     finally:
         for logger, was_disabled in zip(loggers, before, strict=True):
             logger.disabled = was_disabled
+
+
+@contextmanager
+def warned_once() -> Iterator[None]:
+    """Give a warning that several folds give, with other figures, once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    first: dict[tuple[type[Warning], str], warnings.WarningMessage] = {}
+    for each in caught:
+        first.setdefault((each.category, re.sub(r"[\d.]+", "", str(each.message))), each)
+    for each in first.values():
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from manyhands import (
     cross_predict,
     review_queue,
 )
-from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.exceptions import AnnotationError, ModelFolderError, warn_caller
 from manyhands.metrics import (
     accuracy,
     accuracy_on_new_items,
@@ -289,6 +289,17 @@ def test_a_damaged_file_is_named(problem, tmp_path):
     path.write_bytes(b"half")
     with pytest.raises(ModelFolderError, match=rf"{path.name}.*remove it"):
         cross_predict(Echo(), X, table, cv=2, folder=tmp_path)
+
+
+def test_a_warning_of_several_folds_is_given_once(problem):
+    class Doubtful(Echo):
+        def fit(self, X, y):
+            warn_caller(f"only {3 + type(self).fits} of 99 are sure")
+            return super().fit(X, y)
+
+    with pytest.warns(UserWarning, match="only 3 of 99 are sure") as caught:
+        cross_predict(Doubtful(), *problem, cv=3)
+    assert len(caught) == 1
 
 
 def test_progress_is_shown_on_standard_error(problem, capsys):

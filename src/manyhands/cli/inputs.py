@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -459,22 +458,8 @@ def read_planned(
     check(table)
     X = encode_rows(inputs.encoder(seed), rows.X, table)
     model = CrowdStackingClassifier(random_state=seed)
-    with warned_once():
-        proba = cross_predict(model, X, table, random_state=seed, verbose=1).proba
+    proba = cross_predict(model, X, table, random_state=seed, verbose=1).proba
     return ReadTable(table, read_items(path, table, **options), proba, inputs.shown(rows, table))
-
-
-@contextmanager
-def warned_once() -> Iterator[None]:
-    """Give a warning that several folds give, with other figures, once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    first: dict[tuple[type[Warning], str], warnings.WarningMessage] = {}
-    for each in caught:
-        first.setdefault((each.category, re.sub(r"[\d.]+", "", str(each.message))), each)
-    for each in first.values():
-        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def read_gold_of_fit(

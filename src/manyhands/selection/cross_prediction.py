@@ -19,7 +19,7 @@ from sklearn.utils.validation import has_fit_parameter
 from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode
-from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.exceptions import AnnotationError, ModelFolderError, warned_once
 from manyhands.files import check_writable, remove_partial
 from manyhands.fitting.context import Followed, Watch
 from manyhands.fitting.parameters import UNCOMPARED
@@ -166,7 +166,7 @@ def cross_predict(
         raise AnnotationError("n_jobs=0 trains nothing; give a number of processes, or -1 for all")
     table = table_of(X, y)
     check_learnable(X, table)
-    with joined_if_any(estimator):
+    with joined_if_any(estimator), warned_once():
         seed = draw_seed(random_state)
         folds = read_folds(cv, X, table, groups, seed)
         wanted = _Wanted(return_estimators, return_epochs)
