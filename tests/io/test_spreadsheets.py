@@ -516,6 +516,20 @@ def test_a_row_with_a_cell_too_many_is_named(tmp_path):
     refused(path, "row 4 has 4 fields, but the header has 3; the first one too many is 'really'")
 
 
+def test_rows_that_end_before_their_last_column_are_explained(tmp_path):
+    """A script that adds a column to a file from Windows leaves them within the rows."""
+    path = tmp_path / "a.csv"
+    rows = ["task,worker,label", "r1,ann,good", "r2,bob,good"]
+    path.write_bytes(b"".join(f"{row}\r,random,4,5\n".encode() for row in rows))
+    refused(path, "row 2 has 4 fields, but .*stray carriage returns, which may end rows before")
+    path.write_bytes(b"task,label\r,a,b\nr1,good\r,a,b\n")
+    refused(path, "row 2 has 3 fields, but .*stray carriage returns", read=read_gold)
+    path.write_bytes(b"task,label\r\nr1,good\nr2,good,random\r\n")
+    with pytest.raises(AnnotationError, match="Name every column, or put texts") as error:
+        read_gold(path)
+    assert "carriage" not in str(error.value)
+
+
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_names_that_occur_twice_are_refused_with_their_columns(tmp_path, suffix):
     rows = [("task", "worker", "label", "label"), ("r1", "ann", "good", "bad")]

@@ -35,6 +35,12 @@ NO_NAMES: Final = (
 )
 """Advice about a header with gaps."""
 
+TORN: Final = (
+    "The file has stray carriage returns, which may end rows before their last column. Remove them "
+    "(in a shell: tr -d '\\r' < FILE > NEW)"
+)
+"""Advice about rows that end in two ways."""
+
 UNIT: Final = "\x1f"
 """Character that replaces a separator of several characters, which the csv module cannot read."""
 
@@ -129,6 +135,9 @@ class Sheet:
         Messages about what was assumed or skipped.
     complete : bool
         Whether all rows were read.
+    is_torn : bool
+        Whether some rows end with a carriage return alone, and others with a line feed. Programs
+        that add a column to a file from Windows may leave the carriage return in the row.
     """
 
     header: list[str] = field(default_factory=list)
@@ -138,6 +147,7 @@ class Sheet:
     separator: str = ","
     notes: list[str] = field(default_factory=list)
     complete: bool = True
+    is_torn: bool = False
 
     def columns(self) -> list[tuple[str, ...]]:
         """Return columns of equal length, with empty cells where a row is short.
@@ -153,11 +163,12 @@ class Sheet:
         full = []
         for number, row in zip(self.numbers, self.rows, strict=True):
             if len(row) > n:
+                advice = "Name every column" + (
+                    f", or put texts that hold {self.separator!r} in quotes" * bool(self.separator)
+                )
                 raise AnnotationError(
                     f"row {number} has {len(row)} fields, but the header has {n}; the first one "
-                    f"too many is {row[n][:40]!r}. Name every column"
-                    + f", or put texts that hold {self.separator!r} in quotes"
-                    * bool(self.separator)
+                    f"too many is {row[n][:40]!r}. {TORN if self.is_torn else advice}"
                 )
             full.append(row if len(row) == n else row + [""] * (n - len(row)))
         return list(zip(*full, strict=True)) if full else [()] * n
@@ -256,6 +267,8 @@ def read_text(file: IO[bytes], stated: Stated = UNSTATED, most: int | None = Non
         for _ in range(skipped):
             next(lines)
         sheet = sheet_of(cells_of(lines, separator), most=most, separator=separator)
+        ends = text.newlines
+        sheet.is_torn = isinstance(ends, tuple) and "\r" in ends
     if stated.separator not in (None, separator):
         sheet.notes.append(
             f"separator={stated.separator!r} does not occur, so rows are divided at {separator!r}"

@@ -23,6 +23,7 @@ from manyhands.io.encodings import MIB, marked_encoding
 from manyhands.io.exports.records import Malformed, mapping, plain
 from manyhands.io.sheets import (
     NO_NAMES,
+    TORN,
     UNSTATED,
     Sheet,
     Stated,
@@ -396,7 +397,10 @@ def as_table(document: Document, sheet: Sheet) -> None:
     for number, row in zip(sheet.numbers, sheet.rows, strict=True):
         document.rows.append((f"row {number}", row))
         if len(row) != n:
-            document.broken.append((f"row {number}", f"{len(row)} fields, but the header has {n}"))
+            why = f". {TORN}" if sheet.is_torn else ""
+            document.broken.append(
+                (f"row {number}", f"{len(row)} fields, but the header has {n}{why}")
+            )
 
 
 def with_same_columns(documents: Sequence[Document], named: Iterable[str] = ()) -> None:
