@@ -1026,6 +1026,17 @@ def test_labels_are_exported_without_a_page(corrected, home, tmp_path):
         assert says in result.output
 
 
+def test_the_terminal_says_how_to_show_the_items_if_nothing_shows_them(home, monkeypatch):
+    monkeypatch.setattr("manyhands.explore.app.serve", lambda _, port, say: say(f"at {port}"))
+    bare, shown = (
+        done("explore", "labels", "--annotations", "A.csv", *more).stdout
+        for more in ((), ("--texts", "texts.csv"))
+    )
+    assert "open at 0" in bare
+    assert "--images FOLDER shows images that are named by item, and --texts FILE" in bare
+    assert "--images FOLDER" not in shown
+
+
 def test_what_is_missing_is_said(home, tmp_path, monkeypatch):
     for folder in (tmp_path, "nowhere"):
         result = run("explore", folder, "--annotations", "A.csv")

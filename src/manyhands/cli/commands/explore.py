@@ -145,7 +145,7 @@ def explore(
                 say(f"written: {out} ({counted(n, noun)}, {n_reviewed:,} of them reviewed)")
             return
         with suppress(KeyboardInterrupt):  # How it is stopped.
-            serve(desk, port, lambda address: _announce(address, open_, json))
+            serve(desk, port, lambda address: _announce(desk, address, open_, json))
         n = len(desk.standing.decisions())
         verb = "is" if n == 1 else "are"
         path = desk.journal.path
@@ -167,7 +167,7 @@ def _unnamed(folder: Path) -> AnnotationError:
     return AnnotationError(f"name the annotations that {folder} was made from: `{command}`")
 
 
-def _announce(address: str, open_: bool, json: bool) -> None:
+def _announce(desk: Any, address: str, open_: bool, json: bool) -> None:
     import webbrowser
 
     if json:
@@ -175,6 +175,12 @@ def _announce(address: str, open_: bool, json: bool) -> None:
     else:
         say(f"open {address}")
         say("only this machine can, and only with this address; stop with Ctrl-C")
+        contents = desk.contents
+        if not (contents.images or contents.texts or contents.fields):
+            say(
+                "The page does not show what the items are. --images FOLDER shows images that are "
+                "named by item, and --texts FILE shows texts."
+            )
     if open_:
         webbrowser.open(address)
 
