@@ -291,6 +291,15 @@ def test_a_damaged_file_is_named(problem, tmp_path):
         cross_predict(Echo(), X, table, cv=2, folder=tmp_path)
 
 
+def test_the_array_of_a_result_is_its_probabilities(problem):
+    found = cross_predict(Echo(), *problem, cv=3)
+    np.testing.assert_array_equal(np.asarray(found), found.proba)
+    assert np.asarray(found, dtype=np.float32).dtype == np.float32
+    copy = np.array(found)
+    copy[0] = 0
+    assert found.proba[0].any()
+
+
 def test_a_warning_of_several_folds_is_given_once(problem):
     class Doubtful(Echo):
         def fit(self, X, y):

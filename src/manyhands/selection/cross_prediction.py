@@ -39,6 +39,8 @@ class CrossPrediction(NamedTuple):
     table's instances by id: `manyhands.metrics.vote_agreement`, `estimate_accuracy`,
     `accuracy_on_new_items`, `manyhands.review_queue` and others.
 
+    ``np.asarray`` of the result is ``proba``, which has no ids.
+
     Attributes
     ----------
     proba : array of shape (n_instances, n_classes)
@@ -67,6 +69,10 @@ class CrossPrediction(NamedTuple):
     seconds: float = 0.0
     instances: AnyArray = np.empty(0)
     classes: AnyArray = np.empty(0)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
+        """Return ``proba``, as NumPy asks for it."""
+        return self.proba.astype(self.proba.dtype if dtype is None else dtype, copy=bool(copy))
 
     def to_frame(self) -> Any:
         """Return the probabilities as a pandas frame, with ids as index and classes as columns."""
