@@ -877,8 +877,8 @@ class _Comparison:
         if not self.has_questions:
             yield (
                 "If the items belong to several questions, name the column of the questions "
-                "(question=). Otherwise, judges seem to agree with people merely because both tell "
-                "the questions apart."
+                "(question=). Otherwise, agreement looks too high, because labels differ between "
+                "questions."
             )
         yield (
             f"The result holds for these {len(self.people)} people, not for people in general. "

@@ -194,8 +194,8 @@ def say_actions(result: dict[str, Any]) -> None:
         say(
             f"No {'other ' if n_known else ''}label is sure enough to be accepted yet. `manyhands "
             "next ANNOTATIONS` says whom to ask about which item, and `manyhands review "
-            "ANNOTATIONS` lists the most doubtful labels. Pass the labels that you checked as "
-            "--known."
+            "ANNOTATIONS` lists the most doubtful labels. Repeat this command with the labels "
+            "that you checked: --known FILE."
         )
         if usable := result.get("usable"):
             say(usable)
@@ -270,9 +270,9 @@ def say_files(paths: Sequence[str | Path]) -> None:
 def say_columns(name: str) -> None:
     """Say what the two kinds of probabilities in a table of labels are."""
     say(
-        f"in {name}, 'probability' is the probability that the label is right; its mean is the "
-        "share of right labels. The columns p(...) are the method's own probabilities, which are "
-        "often too high"
+        f"in {name}, 'probability' is the probability that the label is right; the mean of "
+        "this column is the share of right labels. The columns p(...) are the method's own "
+        "probabilities, which are often too high"
     )
 
 

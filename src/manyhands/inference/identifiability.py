@@ -149,7 +149,7 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
             return (
                 "the annotators hardly agree (Krippendorff's alpha at nominal level "
                 f"{found.alpha:.2f}), so the labels show little more than how often each grade was "
-                f"given. Without their order, {counts.max():.0%} of the instances would get the "
+                f"given. If grades are mere names, {counts.max():.0%} of the instances get the "
                 f"same grade, which only {share[counts.argmax()]:.0%} of the annotations give. "
                 "Compare with "
                 f"MajorityVote, and {_gold(votes)}"

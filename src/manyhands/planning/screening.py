@@ -104,8 +104,8 @@ ADVICE = {
     Flag.BELOW_CHANCE: "ask whether they understood the task or swapped two classes. Their "
     "annotations still count, because the model allows for their confusions",
     Flag.GUESSING: "read some of their annotations, and give them no new work before they pass a "
-    "check, such as gold questions. Their annotations can stay, because they count for little. The "
-    "figures do not show why somebody guesses, so they alone are no reason to refuse pay",
+    "check, such as gold questions. Their annotations can stay, because they count for little. Do "
+    "not refuse pay for these figures alone: they do not show why somebody guesses",
     Flag.ONE_LABEL: "ask whether they understood the task. Models with confusion matrices "
     "already give their annotations no weight",
     Flag.PATTERN: "find out whether they rushed, for instance from the times of their "
@@ -114,8 +114,8 @@ ADVICE = {
     Flag.DRIFT: "compare early and late annotations of one class. Ask about fatigue or new "
     "instructions",
     Flag.BELOW_MEDIAN: "read some of their annotations, and show them examples of what they "
-    "confuse. Do not dismiss anybody for this reason alone: only about half of the annotators "
-    "for whom it holds are among the least accurate 10\u202f%",
+    "confuse. Do not dismiss anybody for this reason alone: on real data sets, only about half "
+    "of the annotators with this flag were among the least accurate 10\u202f%",
 }
 """What to do about each flag, the most serious first."""
 
@@ -391,16 +391,16 @@ class AnswerCounts:
         if most * len(of_true) < UNEVEN:
             return ""
         return (
-            f"; whoever always answers {classes[top].item()!r} is right in {percent(most)} of "
-            "these items, because the classes are not equally frequent"
+            f"; always answering {classes[top].item()!r} would be right in {percent(most)} of "
+            "these items, with a skill of 0\u202f%"
         )
 
 
 def _told_of_guessing(upper: float, median: float) -> str:
     """Say how far an annotator is from guessing, and how far the typical annotator is."""
     return (
-        f"scores at most {percent(max(upper, 0.0))} on a scale where guessing is 0\u202f% and "
-        "never wrong is 100\u202f% (all classes count equally; typical annotator: "
+        f"has a skill of at most {percent(max(upper, 0.0))}, where guessing has 0\u202f% and "
+        "never being wrong 100\u202f% (all classes count equally; typical annotator: "
         f"{percent(median)})"
     )
 

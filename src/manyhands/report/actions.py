@@ -67,8 +67,8 @@ def first_screen(s: Mapping[str, Any]) -> First:
             ""
             if levels.get("n_known")
             else " Before you talk to these annotators, grade some items yourself, and repeat the "
-            "command with your grades as --known. Only they can show whether the majority is too "
-            "strict or too lenient."
+            "command with your grades as --known. Only your grades can show whether the majority "
+            "is too strict or too lenient."
         )
         lines.append(severe + Markup(" The labels are already corrected for this.") + asked)
     commands = [command for step in s["actions"] for command in commands_of(step, s)]

@@ -70,8 +70,8 @@ Profile = dict[str, Any]
 """All that is known of one annotator."""
 
 OUTVOTED = (
-    "Some annotators may make the same mistakes (see “Worth a look”). If they do, they look better "
-    "than they are, and annotators whom they outvote look worse."
+    "It is not known which annotators make the same mistakes. Those who do look better than they "
+    "are, and those whom they outvote look worse than they are."
 )
 """Why nobody is judged while that is open."""
 
@@ -581,8 +581,9 @@ def warn_of_annotators(found: Findings) -> Iterator[tuple[str, str]]:
     if same:
         yield (
             WarningCode.ALWAYS_THE_SAME_CLASS,
-            f"{counted(same, 'annotator')} nearly always gave the same class, on items to which "
-            f"others gave different classes: {listed(own['flagged'][Flag.ONE_LABEL], same, most)}.",
+            f"{counted(same, 'annotator')} nearly always gave one class{' each' * (same > 1)}, to "
+            "items to which others gave several: "
+            f"{listed(own['flagged'][Flag.ONE_LABEL], same, most)}.",
         )
     if few:
         yield (
@@ -824,7 +825,9 @@ def answer_right(s: Mapping[str, Any]) -> Answer:
         text += "(expected, not measured)."
     is_open = any(each["code"] in SHARED for each in s.get("warnings") or ())
     looks = (
-        " Do not judge anybody yet: some may make the same mistakes." if is_open else _looks(found)
+        " Do not judge anybody yet: some annotators may make the same mistakes."
+        if is_open
+        else _looks(found)
     )
     return "annotators", f"{text}{looks}{_passes(s['data'])}"
 

@@ -507,7 +507,8 @@ def _actions(found: Findings) -> Iterator[Action]:
     text = f"{pairs} for {share} of the annotations that {wrong} ({most:,} of {total:,})."
     random = sum(row["chance"] for row in rows) if own["several"] else 0.0
     if own["several"]:
-        text += f" If mistakes were random, they would account for {percent(random / total)}."
+        these = "this pair" if len(rows) == 1 else "these pairs"
+        text += f" By chance, {these} would account for {percent(random / total)}."
         text += _no_more_than_chance(own, rows)
     if most >= total:  # All of them in all pairs says nothing.
         top = rows[0]
@@ -611,8 +612,8 @@ def _no_more_than_chance(own: Mapping[str, Any], named: Rows) -> str:
     first, second = (f"“{shorten(str(top[name]))}”" for name in ("true", "given"))
     n = counted(top["n"] + top.get("back", 0), "annotation")
     return (
-        f" {first} and {second} are not among the classes to clarify: they are confused in {n}, "
-        "but hardly more often than by chance."
+        f" {first} and {second} are confused most often, in {n}, but hardly more often than by "
+        "chance, so they are not listed."
     )
 
 
@@ -672,8 +673,8 @@ def always_the_same(s: Mapping[str, Any]) -> str:
     share = max(of_true) / sum(of_true)
     top = s["confusions"]["classes"][of_true.index(max(of_true))]
     return (
-        f"Whoever always answers “{shorten(str(top))}”, the most frequent class, is right in about "
-        f"{percent(share)} of cases, and does no better than guessing either."
+        f"Always answering “{shorten(str(top))}”, the most frequent class, would be right in about "
+        f"{percent(share)} of cases, without any skill."
     )
 
 
@@ -687,8 +688,8 @@ def beside_typical(s: Mapping[str, Any]) -> str:
     text = ""
     if typical is not None and abs(1 - typical - wrong) >= APART:
         text = (
-            "The share is of all annotations, so annotators who gave many count most; the typical "
-            f"annotator (the median) is wrong in {percent(1 - typical)} of cases. "
+            "Annotators who gave many annotations weigh more in this share; the typical annotator "
+            f"(the median) is wrong in {percent(1 - typical)} of cases. "
         )
     gold = (s.get("gold") or {}).get("annotations") or {}
     if "low" in gold and gold["low"] is not None:
@@ -729,7 +730,7 @@ def answer_common(s: Mapping[str, Any]) -> Answer:
     if both := found.get("both"):
         names = " or ".join(f"“{shorten(str(each))}”" for each in both["classes"])
         n, of = f"{both['n']:,}", counted(both["of"], "annotator")
-        told = f"{of} had items that were labelled {names}. About {n} of them mixed up the two at"
+        told = f"{of} had items whose label is {names}. About {n} of them mixed up the two at"
         return "common_confusions", f"{told} least once."
     true, given = (f"“{shorten(str(top[name]))}”" for name in ("true", "given"))
     of = top.get("of", found["n_annotators"])

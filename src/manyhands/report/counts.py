@@ -385,7 +385,7 @@ def told_of_rarest(rarest: Mapping[str, Any] | None) -> str:
     start = f"The rarest class is {name}, with {percent(rarest['share'])} of the labels."
     if not n:
         return (
-            f"{start} Only gold labels of such items (--gold) can show how many of them are found. "
+            f"{start} Only gold labels (--gold) can show how many items of this class are found. "
             "Accuracy over all classes says little about a rare class."
         )
     share = percent(rarest["n_found"] / n)

@@ -17,7 +17,7 @@ SOURCES = {"gold": "measured on gold labels", "sample": "measured on a random sa
 ESTIMATED = "estimated, not measured"
 
 MEASURED_NOTE = (
-    "The steps that may avoid the most mistakes come first. Figures measured on gold "
+    "The steps are in the order of how many mistakes they may avoid. Figures measured on gold "
     "labels are marked as such; all others are what the model expects."
 )
 """In which order the steps are."""

@@ -287,12 +287,13 @@ def answer_gold(s: Mapping[str, Any]) -> Answer:
 def _told_of_gold(found: Mapping[str, Any]) -> str:
     """Say how many labels are as in gold, beside those of the majority."""
     majority, *others = found["rows"]
-    gold, chosen = counted(found["n"], "gold label"), told_chosen(found)
+    n, chosen = found["n"], told_chosen(found)
+    on = "On the item with a gold label" if n == 1 else f"On the {n:,} items with gold labels"
     if not others:
-        return f"{percent(majority['accuracy'])} of the labels equal the {gold}. {chosen}".strip()
+        return f"{on}, {percent(majority['accuracy'])} of the labels are right. {chosen}".strip()
     return (
-        f"{percent(others[0]['accuracy'])} of the labels equal the {gold}; of the labels by "
-        f"majority vote, {percent(majority['accuracy'])} do. {chosen}"
+        f"{on}, {percent(others[0]['accuracy'])} of the labels are right; of the majority votes, "
+        f"{percent(majority['accuracy'])}. {chosen}"
     ).strip()
 
 
@@ -318,8 +319,9 @@ def _told_of_doubts(found: Mapping[str, Any]) -> str:
     n, of = doubts["total"], found["n"]
     if n > MOST_DOUBTED * of:
         return (
-            f"Good annotators contradict {n:,} of the {of:,} gold labels. That is many, so the "
-            "annotators are probably wrong rather than the gold labels."
+            f"On {n:,} of these items, several annotators of at least median accuracy agree on "
+            "another class. That is too many for slips in the gold labels, so the annotators are "
+            "probably wrong."
         )
     return f"Good annotators contradict {n:,} of the gold labels."
 

@@ -281,7 +281,7 @@ def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, l
         which = which.replace("other ", "")
         return (
             f"{certain} of {which} that nobody reviewed are right, estimated from "
-            f"{count(level['n'], 'label')} that people checked at random."
+            f"{count(level['n'], 'randomly drawn label')} that people checked."
         )
     if level["source"] == "gold":
         if level["n"] >= rest:
@@ -296,10 +296,10 @@ def _told_decided(level: Level, labels: str, sure: str, is_measured: bool) -> st
     share = percent_range(level.to_dict())
     share = f"More than {share[1:]}" if share.startswith(">") else share
     if level.source == "sample":
-        by = count(level.n, "label")
+        by = count(level.n, "randomly drawn label")
         return (
             f"{share} of the {labels} that nobody reviewed and that {sure} are right, estimated "
-            f"from {by} that people checked at random."
+            f"from {by} that people checked."
         )
     which = f"{share} of the {labels} that {sure} are right"
     if level.source == "gold":
@@ -321,13 +321,13 @@ def _told_other_part(level: Mapping[str, Any]) -> str:
     if level["source"] == "gold":
         lower = "lower" if other < level["value"] else "higher"
         return (
-            " This is the share in the sample. To estimate it for the other labels, give the file "
-            "as --known in place of --gold. That estimate also counts how certain labels are, and "
-            f"is probably {lower}."
+            " This is the share in the sample. To estimate the share of all other labels, give the "
+            "same file as --known in place of --gold. That estimate also uses how certain the "
+            f"labels are; it is probably {lower}."
         )
     return (
         f" Of the {count(level['n'], 'checked label')}, {percent(other)} were right before the "
-        "check. The estimate also counts how certain the other labels are."
+        "check. The estimate also uses how certain the other labels are."
     )
 
 

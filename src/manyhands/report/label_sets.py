@@ -451,7 +451,7 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             doubtful["expected_wrong_shown"],
             [_doubt(row) for row in rows],
             [
-                f"write them into a sheet: {command} -n 50 --out review.csv",
+                f"write the 50 most doubtful items into a sheet: {command} -n 50 --out review.csv",
                 "or correct them with check boxes in a browser, on the page that the command "
                 "“explore” opens",
             ],
@@ -466,8 +466,8 @@ def _actions(found: SetFindings) -> Iterator[Action]:
             ActionCode.BUY,
             "set_items",
             f"Have more annotators answer {what}",
-            f"{'They have' if n > 1 else 'It has'} {few.mean():.1f} answers on average, which "
-            "leave at least one option in doubt. Once an item has five answers, another one "
+            f"{'These items have' if n > 1 else 'It has'} {few.mean():.1f} answers on average, "
+            "which leave at least one option in doubt. Once an item has five answers, another one "
             "seldom settles it.",
             float(rest.sum()) / 2,
         )
@@ -497,7 +497,10 @@ def _expected_wrong(found: SetFindings, doubtful: Content) -> str:
         return f"How many options of the {n} are wrong is not known."
     wrong = doubtful["expected_wrong"]
     half = counted(doubtful["half"], "item")
-    return f"The model expects {_wrong(wrong)} in {n}, half of them in the first {half}."
+    return (
+        f"The model expects {_wrong(wrong)} in {n}. Half of these are in the {half} with the most "
+        "doubt."
+    )
 
 
 def _doubt(row: Content) -> Content:
@@ -512,10 +515,12 @@ def _doubt(row: Content) -> Content:
         if first["given"]
         else f"{name} is left out"
     )
+    applies = round(first["certainty"], 2)
+    if not first["given"]:
+        applies = round(1 - applies, 2)
     text = (
-        f"{labels}. {doubt}; this is right with a probability of "
-        f"{percent(round(first['certainty'], 2))} ({first['n_ticked']} of "
-        f"{row['n_annotations']} answers tick it)"
+        f"{labels}. {doubt}; it applies with a probability of {percent(applies)} "
+        f"({first['n_ticked']} of {row['n_annotations']} answers tick it)"
     )
     return {"id": row["id"], "text": text}
 

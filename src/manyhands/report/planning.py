@@ -371,7 +371,7 @@ def enough(plan: Mapping[str, Any] | None) -> str:
         )
     gain = None if price is None else 1 / price
     rate = correcting(plan["n"], gain, ordered=plan.get("unit") == "grade")
-    n = count(plan["n"], "further annotation")
+    n = "the next annotation" if plan["n"] == 1 else f"the next {plan['n']:,} annotations"
     who = f"{n}, from a new annotator," if plan["newcomer"] else n
     told = f"the model ({plan['source']}) expects that {who} would correct {rate}."
     if plan["stop"]:
@@ -541,9 +541,9 @@ def plan_actions(found: Findings) -> Iterator[Action]:
                 ActionCode.SAMPLE,
                 "review",
                 f"Check {N_RANDOM} random labels",
-                "Only labels that you check yourself can show how good the annotators are. This "
-                f"command draws {N_RANDOM} items. Fill in their labels. Then repeat the command "
-                "that made this report, with --known sample.csv.",
+                "Only labels that you check yourself can show how good the annotators are. The "
+                f"command below draws {N_RANDOM} items. Write your label of each into sample.csv. "
+                "Then repeat the command that made this report, with --known sample.csv.",
                 n_instances,
                 command=DRAW_SAMPLE,
             )
@@ -568,7 +568,7 @@ def _of_answers(plan: Mapping[str, Any]) -> str:
     """Say what the next answers are for."""
     if plan["n_warm_up"]:
         return "Second answers to the same items show who can be trusted."
-    return "Of all answers, these are expected to help most to settle the doubtful labels."
+    return "Of all further answers, these should help most to settle the doubtful labels."
 
 
 def _corrects_nothing(row: Mapping[str, Any]) -> bool:
@@ -608,7 +608,7 @@ def told_of_answer(gain: float, unit: str = "label") -> str:
     Examples
     --------
     >>> told_of_answer(0.27), told_of_answer(0.9)
-    ('about one in 4 such answers is expected to correct a label', 'expected to correct the label')
+    ('corrects the label with a chance of about 1 in 4', 'expected to correct the label')
     >>> told_of_answer(0.004), told_of_answer(0.3, "grade")
     ('unlikely to correct the label', 'expected to bring the label 0.30 grades nearer the truth')
     """
@@ -616,7 +616,7 @@ def told_of_answer(gain: float, unit: str = "label") -> str:
         return f"expected to bring the label {quantity(gain)} grades nearer the truth"
     n = round(1 / gain) if gain >= LEAST_GAIN else 0
     if n > 1:
-        return f"about one in {n} such answers is expected to correct a label"
+        return f"corrects the label with a chance of about 1 in {n}"
     return "expected to correct the label" if n else "unlikely to correct the label"
 
 

@@ -223,6 +223,8 @@ def _actions(found: Findings) -> Iterator[Action]:
     first = first[~own.has_gold[first]]  # Somebody has looked at the others already.
     levels = found.once(find_levels)
     wrong = n_wrong({"levels": levels})
+    if n and wrong is None:  # A random sample is checked before them.
+        title = "Review the most doubtful labels"
     yield Action(
         ActionCode.CHECK,
         "review",
@@ -233,7 +235,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         _queue_rows(own.queue, first)["rows"][: LIMITS["actions"]],
         [
             "this command opens a page on which you correct a label with one key. When you "
-            "stop the command (Ctrl+C), it prints another one, which applies your corrections"
+            "stop this command (Ctrl+C), it prints the command that applies your corrections"
         ],
         EXPLORE,
     )
@@ -272,7 +274,7 @@ def _how_many_wrong(section: Content, levels: Mapping[str, Any] | None, wrong: f
     right = count_ends(of, level["low"], level["high"])
     ends = spread(f"{of - right[1]:,}", f"{of - right[0]:,}", "")
     if of < levels["n"]:
-        labels = counted(of, "other label")
+        labels = f"the {counted(of, 'label')} that {'is' if of == 1 else 'are'} not known"
     by = source.get(level["source"], "Judging by how annotators agree")
     text = (
         f"{by}, we expect {number_of_wrong(wrong)} "

@@ -97,7 +97,9 @@ def answer_unexpected(s: Mapping[str, Any]) -> Answer:
     foreseen = round(found["n_unexpected_foreseen"])
     return "unexpected", (
         f"{found['n_unexpected']:,} of {counted(found['n'], 'annotation')} were less than "
-        f"{percent(found['below'])} probable; about {foreseen:,} were to be expected."
+        f"{percent(found['below'])} probable, "
+        f"{'no more' if found['n_unexpected'] <= foreseen else 'more'} than the {foreseen:,} to be "
+        "expected."
     )
 
 

@@ -53,7 +53,8 @@ RESERVED = {
 
 DEFAULT_METHOD = "crowd-stacking"
 WHY_DEFAULT = (
-    "no --method given: crowd-stacking, first or close behind on our data sets with nothing to tune"
+    "no --method given, so crowd-stacking is used: it needs no tuning, and was best or nearly best "
+    "on our data sets"
 )
 
 GOES_ON = "the same command goes on where it stopped"
