@@ -635,7 +635,7 @@ def test_method_auto_selects_over_the_short_list(home, monkeypatch):
 def test_without_a_method_there_is_stacking(home):
     files = ["--features", "X.npy", "--annotations", "A.csv", "--gold", "gold.csv", "--out", "out"]
     told = done("fit", *files, "--seeds", "2", "--set", "n_rounds=2").stdout
-    assert "no --method given: crowd-stacking" in told
+    assert "no --method given, so crowd-stacking is used" in told
     assert "all rounds, test (12)" in told
     named = [*files, "--method", "crowd-stacking", "--set", "n_rounds=2"]
     assert "no --method" not in done("fit", *named).stdout

@@ -306,7 +306,7 @@ def test_where_everybody_has_answered_everything_a_new_annotator_is_advised(shee
         reading = (*READING[:-1], "--scale", scale)
         told = " ".join(said("next", sheet, *reading, "-n", 5, "--out", batch).split())
         assert "so a new annotator is needed" in told
-        assert "5 further annotations, from a new annotator, would correct" in told
+        assert "the next 5 annotations, from a new annotator, would correct" in told
         found = pd.read_csv(batch)
         assert len(found) == found["task"].nunique() == 5
         assert found["worker"].isna().all()

@@ -272,4 +272,4 @@ def test_advice_on_an_isolated_family_names_the_options_of_the_command():
     with pytest.warns(NotIdentifiableWarning) as told:
         warn_of_isolated_families(found)
     said = with_options(str(told[0].message))
-    assert "--known FILE --method GoldCorrected --groups none, without --people" in said
+    assert "--known FILE --method gold-corrected --groups none, without --people" in said

@@ -259,7 +259,7 @@ def test_a_random_sample_is_one_and_is_read_as_one(crowd):
     assert found.random.tolist() == [True] * 25
     result = done_json("aggregate", "A.csv", "--known", "sample.csv")
     assert (result["level"]["source"], result["level"]["n"]) == ("sample", 25)
-    assert "labels that people checked at random" in result["headline"]
+    assert "randomly drawn labels that people checked" in result["headline"]
 
 
 def test_queue_and_sample_in_one_sheet(crowd):

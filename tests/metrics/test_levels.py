@@ -121,14 +121,14 @@ def test_the_headline_says_of_which_labels_a_measured_share_is():
         return headline({"levels": found | more | {"labels": own}, "data": {"n_classes": 3}})
 
     assert told("gold", 0.66).endswith(
-        "measured on 60\u00a0gold labels. This is the share in the sample. To estimate it for the "
-        "other labels, give the file as --known in place of --gold. That estimate also counts how "
-        "certain labels are, and is probably lower."
+        "measured on 60\u00a0gold labels. This is the share in the sample. To estimate the share "
+        "of all other labels, give the same file as --known in place of --gold. That estimate also "
+        "uses how certain the labels are; it is probably lower."
     )
     assert told("gold", 0.78).endswith("probably higher.")
     assert told("sample", 0.8, n_known=60).endswith(
-        "that people checked at random. Of the 60\u00a0checked labels, 80\u202f% were right before "
-        "the check. The estimate also counts how certain the other labels are."
+        "labels that people checked. Of the 60\u00a0checked labels, 80\u202f% were right before "
+        "the check. The estimate also uses how certain the other labels are."
     )
     for source in ("gold", "sample"):
         for other in (None, 0.71):

@@ -56,7 +56,7 @@ def test_the_next_batch_as_a_table_and_as_json(pilot):
     shown = done("next", "A.csv", "-n", 12, "--audit", "gold.csv", "--min-gain", 0.9).stdout
     assert "and 2 more" in shown
     assert "stop: " in shown
-    assert "estimated from 60\u00a0labels that people checked at random" in shown
+    assert "estimated from 60\u00a0randomly drawn labels that people checked" in shown
     assert "if you go on all the same" in shown
     one = done("next", "A.csv", "-n", 1, "--warm-up", 0, "--explore").stdout
     assert one.startswith("Next annotation\n")
@@ -420,7 +420,7 @@ def test_a_forecast_knows_what_was_reviewed_and_one_sample_is_given_once(pilot):
     batch = done_json("next", "A.csv", "--known", "few.csv")
     assert (known["headline"], known["enough"]) == (batch["headline"], batch["enough"])
     assert len(batch["pairs"]) == 6
-    assert f"{len(batch['pairs'])} further annotations" in batch["enough"].replace("\u00a0", " ")
+    assert f"the next {len(batch['pairs'])} annotations" in batch["enough"].replace("\u00a0", " ")
     for command in ("next", "budget"):
         refused = run(command, "A.csv", "--known", "few.csv", "--audit", "few.csv")
         assert refused.exit_code == 3

@@ -933,7 +933,7 @@ def test_who_answers_at_random_is_flagged_where_classes_are_common():
     assert len(flagged(found)) >= 9
     row = next(row for row in found if row.annotator == 0)
     at = row.flags.index("no better than guessing")
-    assert "guessing is 0\u202f% and never wrong is 100\u202f%" in row.evidence[at]
+    assert "guessing has 0\u202f% and never being wrong 100\u202f%" in row.evidence[at]
 
 
 def test_a_guesser_is_compared_with_whoever_always_answers_the_most_frequent_class():
@@ -944,7 +944,7 @@ def test_a_guesser_is_compared_with_whoever_always_answers_the_most_frequent_cla
         row, items = found[r], table.instance[table.annotator == r]
         told = row.evidence[row.flags.index("no better than guessing")]
         share = percent(1 - y[items].mean())
-        assert f"; whoever always answers 0 is right in {share} of these items" in told
+        assert f"; always answering 0 would be right in {share} of these items" in told
         assert row.accuracy < 1 - y[items].mean()
     table, y = rare_crowd(33_333, 3, 0.5, n_random=10)
     for row in screen_annotators(table, np.eye(2)[y]):

@@ -117,7 +117,7 @@ def test_who_guesses_can_be_left_out_and_the_page_says_what_that_costs():
         assert NOT_ASKED in advice
         (about,) = [text for text in advice if text.startswith("If an annotator does no better")]
         assert "no new work before they pass a check" in about
-        assert "no reason to refuse pay" in about
+        assert "not refuse pay for these figures alone" in about
     honest = summarize(A[:, :6], aggregator=DawidSkene().fit(A[:, :6]))
     assert "leave out" not in str(honest["actions"])
     assert NOT_ASKED not in str(honest["actions"])
@@ -150,7 +150,7 @@ def test_the_section_on_annotators_says_how_often_the_most_frequent_class_is_rig
         if share < 0.5:
             assert told == ""
             continue
-        assert told.startswith("Whoever always answers “1”, the most frequent class, is right in")
+        assert told.startswith("Always answering “1”, the most frequent class, would be right in")
         assert abs(float(re.search(r"about ([\d.]+)", told)[1]) / 100 - (gold == 1).mean()) < 0.05
         assert " ".join(told.split()) in " ".join(
             "".join(Page(render_report(summary)).text).split()
@@ -202,7 +202,7 @@ def test_the_numbers_of_the_card_are_those_of_the_headline(n_known):
     low, high = map(int, re.search(r"\((\d+) to (\d+)\D*%\)", headline(summary)).groups())
     wrong = (round(of * (100 - high) / 100), round(of * (100 - low) / 100))
     text = step(summary, "check")["text"].replace("\u00a0", " ")
-    among = "200 labels" if not n_known else "170 other labels"
+    among = "200 labels" if not n_known else "the 170 labels that are not known"
     assert f"of {among} to be wrong ({wrong[0]} to {wrong[1]})" in text
     [answer] = [
         each["answer"] for each in find_answers(summary) if "another look" in each["question"]
@@ -357,7 +357,7 @@ def test_confusions_by_inferred_labels_are_expected_numbers():
     text = step(summary, "explain")["text"]
     share, most, n, by_chance = re.match(
         r"One pair of classes accounts for about (\d+).% of the annotations that are probably "
-        r"wrong \((\d+) of (\d+)\)\. If mistakes were random, they would account for (\d+).%\. "
+        r"wrong \((\d+) of (\d+)\)\. By chance, this pair would account for (\d+).%\. "
         r"The model estimates this from its labels, and may be wrong\. ",
         text,
     ).groups()
@@ -877,7 +877,7 @@ def test_further_annotations_have_one_price_by_the_model_of_the_labels(of, monke
     price = price_in_words(plan["gain"])
     assert page.text[page.text.index("annotations per corrected label") + 1] == price
     if of != "history":
-        assert "the figures differ" in " ".join(page.text)
+        assert "its figures differ" in " ".join(page.text)
 
 
 def test_runs_that_agree_have_no_range(monkeypatch):
@@ -931,7 +931,9 @@ def test_a_summary_with_the_former_key_of_informedness_is_read(tmp_path):
     former = {"parity" if k == "relative_informedness" else k: v for k, v in stack.items()}
     before = summary | {"training": training | {"stack": former}}
     assert render_report(before) == render_report(summary)
-    assert "The features predict an annotation 0.47 times as well" in render_report(before)
+    assert "The features of the items predict an annotation 0.47 times as well" in render_report(
+        before
+    )
     path = tmp_path / "summary.json"
     path.write_text(json.dumps(before))
     assert read_summary(path)["training"]["stack"] == stack

@@ -62,7 +62,11 @@ def test_the_alpha_that_knows_the_order_comes_first(graded):
     text = page_text(found)
     first, second, third = (
         text.index(words)
-        for words in ("alpha, ordinal", "alpha, nominal", "Pairs of annotations within one grade")
+        for words in (
+            "alpha, ordinal",
+            "alpha, nominal",
+            "Pairs of annotations at most one grade apart",
+        )
     )
     assert first < second < third < text.index("Agreeing pairs of annotations")
     measures = [*summary(table)]
@@ -117,7 +121,7 @@ def test_severities_are_told_in_words_and_only_where_they_are_sure(graded):
     most = sorted((n for n in rows if names[n]), key=lambda n: -abs(rows[n]["value"]))
     places = [text.index(f"{n} {names[n]}") for n in most]
     assert places == sorted(places)
-    first_screen = text[: text.index("The steps that may avoid the most mistakes")]
+    first_screen = text[: text.index("The steps are in the order of how many mistakes")]
     assert f"{most[0]} {names[most[0]]}" in first_screen
     assert "Compared with the others" in first_screen
     assert "with your grades as --known" in first_screen

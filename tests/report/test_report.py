@@ -83,8 +83,7 @@ def test_warnings_in_words():
     B = np.tile(A[:12], (3, 1))
     told = {w["code"]: w["text"] for w in summarize(AnnotationTable.from_matrix(B))["warnings"]}
     assert told["always-the-same-class"] == (
-        "1 annotator nearly always gave the same class, on items to which others gave "
-        "different classes: “2”."
+        "1 annotator nearly always gave one class, to items to which others gave several: “2”."
     )
     assert "no-overlap" in {w["code"] for w in summarize(np.array([[0, -1], [-1, 1]]))["warnings"]}
 
@@ -802,7 +801,7 @@ def test_gold_of_the_most_doubtful_labels_is_no_measurement():
     )
     assert summary["gold"]["n_chosen"] == 30
     page = html.unescape(render_report(summary))
-    assert f"% do. {beside} gold labels alone, and not the others." in page
+    assert f"%. {beside} gold labels alone, and not the others." in page
     assert re.search(rf"</table>\s*</div>\s*<p>{beside}", page)
     drawn = {int(i): int(y[i]) for i in rng.choice(300, 30, replace=False)}
     measured = summarize(table, aggregator=model, gold=drawn)
