@@ -110,7 +110,8 @@ def test_help_tells_labels_that_only_measure_from_labels_that_are_used(command, 
     shown = " ".join(re.sub(r"[│\s]+", " ", done(command, "--help").stdout).split())
     only = re.search(rf"--{measuring} FILE (A person's labels .*?) --", shown)[1]
     used = re.search(r"--known FILE (A person's labels .*?) --", shown)[1]
-    assert "only measure how many labels are right (--known also uses them)" in only
+    measure = "only measure how many labels are right (to use them as labels, too, give them as"
+    assert f"{measure} --known)" in only
     assert "to use for their items" in used
 
 

@@ -304,7 +304,9 @@ def test_next_says_what_its_order_is_and_how_far_the_gain_may_be_off(pilot):
     pairs = done_json("next", "A.csv", "-n", 40)["pairs"]
     assert min(row["expected_gain"] for row in pairs) < 0.0005 <= pairs[0]["expected_gain"]
     order = "The list is in the order of what an answer tells about the labels (score)."
-    none = "An answer with gain 0.000 corrects no label by itself."
+    none = (
+        "An answer that is expected to correct 0.000 labels still tells something about its label."
+    )
     whole, first = (done("next", "A.csv", "-n", n).stdout for n in (40, 1))
     for shown in (whole, first):
         assert order in shown

@@ -933,7 +933,7 @@ def test_who_answers_at_random_is_flagged_where_classes_are_common():
     assert len(flagged(found)) >= 9
     row = next(row for row in found if row.annotator == 0)
     at = row.flags.index("no better than guessing")
-    assert "guessing has 0\u202f% and never being wrong 100\u202f%" in row.evidence[at]
+    assert "from 0\u202f% (guessing) to 100\u202f% (never wrong" in row.evidence[at]
 
 
 def test_a_guesser_is_compared_with_whoever_always_answers_the_most_frequent_class():

@@ -106,18 +106,18 @@ def test_who_guesses_can_be_left_out_and_the_page_says_what_that_costs():
         left = without(A, guessers).annotations_per_instance()
         lost = int((left == 0).sum())
         assert lost == alone
-        told = "every item would keep other annotations"
+        told = "every item would still have annotations from others"
         if alone:
             told = "5 items that only they annotated would then have no label"
         assert (
             "to leave out everybody who does no better than guessing, delete their annotations "
-            f"from the file: {told}. The estimated share of right labels may then change much, "
-            "even where few labels do, so compare the shares before and after on gold labels only"
+            f"from the file: {told}. The estimated share of right labels may then change a lot, "
+            "even if few labels change, so compare the shares before and after on gold labels only"
         ) in advice
         assert NOT_ASKED in advice
         (about,) = [text for text in advice if text.startswith("If an annotator does no better")]
         assert "no new work before they pass a check" in about
-        assert "not refuse pay for these figures alone" in about
+        assert "not withhold pay because of these figures alone" in about
     honest = summarize(A[:, :6], aggregator=DawidSkene().fit(A[:, :6]))
     assert "leave out" not in str(honest["actions"])
     assert NOT_ASKED not in str(honest["actions"])
@@ -202,7 +202,7 @@ def test_the_numbers_of_the_card_are_those_of_the_headline(n_known):
     low, high = map(int, re.search(r"\((\d+) to (\d+)\D*%\)", headline(summary)).groups())
     wrong = (round(of * (100 - high) / 100), round(of * (100 - low) / 100))
     text = step(summary, "check")["text"].replace("\u00a0", " ")
-    among = "200 labels" if not n_known else "the 170 labels that are not known"
+    among = "200 labels" if not n_known else "the 170 inferred labels"
     assert f"of {among} to be wrong ({wrong[0]} to {wrong[1]})" in text
     [answer] = [
         each["answer"] for each in find_answers(summary) if "another look" in each["question"]

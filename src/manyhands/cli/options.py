@@ -93,9 +93,10 @@ Gold = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="A person's labels that only measure how many labels are right (--known also uses "
-        "them): a table with the columns task,label[,split], or an export that holds gold labels. "
-        "They change no label, but the reported probabilities are calibrated on them.",
+        help="A person's labels that only measure how many labels are right (to use them as "
+        "labels, too, give them as --known): a table with the columns task,label[,split], or an "
+        "export that holds gold labels. They change no label, but the reported "
+        "probabilities are calibrated on them.",
     ),
 ]
 
@@ -104,8 +105,8 @@ Known = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="A person's labels to use for their items, such as those of a review: a table with "
-        "the columns task,label. The method learns from them. May be repeated.",
+        help="Labels from a person, such as those of a review, each to be used as the label of its "
+        "item: a table with the columns task,label. The method learns from them. May be repeated.",
     ),
 ]
 

@@ -62,9 +62,9 @@ class Reading:
         str,
         typer.Option(
             metavar="COLUMN",
-            help="Column with the item's id, also in files of known labels and of texts. Files "
-            "that are written call it 'task'. If it takes several columns to identify an item, "
-            "name all of them, such as system,doc,seg.",
+            help="Column with the item's id, also in files of known labels and of texts. In files "
+            "that manyhands writes, it is called 'task'. If it takes several columns to identify "
+            "an item, name all of them, such as system,doc,seg.",
         ),
     ] = "task"
     worker: Annotated[

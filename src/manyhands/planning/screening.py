@@ -105,7 +105,7 @@ ADVICE = {
     "annotations still count, because the model allows for their confusions",
     Flag.GUESSING: "read some of their annotations, and give them no new work before they pass a "
     "check, such as gold questions. Their annotations can stay, because they count for little. Do "
-    "not refuse pay for these figures alone: they do not show why somebody guesses",
+    "not withhold pay because of these figures alone: they do not show why somebody guesses",
     Flag.ONE_LABEL: "ask whether they understood the task. Models with confusion matrices "
     "already give their annotations no weight",
     Flag.PATTERN: "find out whether they rushed, for instance from the times of their "
@@ -399,8 +399,8 @@ class AnswerCounts:
 def _told_of_guessing(upper: float, median: float) -> str:
     """Say how far an annotator is from guessing, and how far the typical annotator is."""
     return (
-        f"has a skill of at most {percent(max(upper, 0.0))}, where guessing has 0\u202f% and "
-        "never being wrong 100\u202f% (all classes count equally; typical annotator: "
+        f"has a skill of at most {percent(max(upper, 0.0))}, on a scale from 0\u202f% (guessing) "
+        "to 100\u202f% (never wrong; all classes count equally; typical annotator: "
         f"{percent(median)})"
     )
 

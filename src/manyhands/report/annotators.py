@@ -687,14 +687,14 @@ def _leaving_out(found: Findings, flagged: Rows, is_open: bool) -> list[str]:
     annotated = table.annotations_per_instance() > 0
     n = int(annotated.sum()) - len(np.unique(table.instance[others]))
     lost = (
-        "every item would keep other annotations"
+        "every item would still have annotations from others"
         if not n
         else f"{counted(n, 'item')} that only they annotated would then have no label"
     )
     return [
         "to leave out everybody who does no better than guessing, delete their annotations from "
-        f"the file: {lost}. The estimated share of right labels may then change much, even where "
-        "few labels do, so compare the shares before and after on gold labels only"
+        f"the file: {lost}. The estimated share of right labels may then change a lot, even if "
+        "few labels change, so compare the shares before and after on gold labels only"
     ]
 
 

@@ -64,8 +64,18 @@ def sentence(text: str) -> Markup:
     >>> print(sentence("run `manyhands review ANNOTATIONS --random 9`"))  # To be filled in later.
     Run `manyhands review ANNOTATIONS --random 9`.
     """
-    written = str(prose(f"{text[:1].upper()}{text[1:]}."))
-    parts = re.split("(`.*?`)", written)
+    return unbroken(prose(f"{text[:1].upper()}{text[1:]}."))
+
+
+def unbroken(written: Markup) -> Markup:
+    """Keep the options of a text, outside commands in backticks, from breaking at their hyphens.
+
+    Examples
+    --------
+    >>> print(unbroken(prose("repeat the command with --known")))
+    repeat the command with <span class="whole">--known</span>
+    """
+    parts = re.split("(`.*?`)", str(written))
     parts[::2] = [
         re.sub(r"(?<![\w-])--\w[\w-]*", r'<span class="whole">\g<0></span>', part)
         for part in parts[::2]
@@ -213,6 +223,7 @@ def rest_lines(rows: list[Mapping[str, Any]]) -> str:
 FILTERS = {
     "visible": visible,
     "prose": prose,
+    "unbroken": unbroken,
     "graver": graver,
     "reason": reason,
     "sentence": sentence,

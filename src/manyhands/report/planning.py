@@ -57,7 +57,9 @@ LEAST_GAIN_SHOWN = 0.0005
 LEAST_GAIN = 0.01
 """Gain below which an answer is called unlikely to correct its label."""
 
-OF_NO_GAIN = "An answer with gain 0.000 corrects no label by itself."
+OF_NO_GAIN = (
+    "An answer that is expected to correct 0.000 labels still tells something about its label."
+)
 """What the smallest gain means, in words."""
 
 ORDER_OF_BATCH = f"The list is in the order of what an answer tells about the labels. {OF_NO_GAIN}"

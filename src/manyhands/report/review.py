@@ -274,7 +274,7 @@ def _how_many_wrong(section: Content, levels: Mapping[str, Any] | None, wrong: f
     right = count_ends(of, level["low"], level["high"])
     ends = spread(f"{of - right[1]:,}", f"{of - right[0]:,}", "")
     if of < levels["n"]:
-        labels = f"the {counted(of, 'label')} that {'is' if of == 1 else 'are'} not known"
+        labels = f"the {counted(of, 'inferred label')}"
     by = source.get(level["source"], "Judging by how annotators agree")
     text = (
         f"{by}, we expect {number_of_wrong(wrong)} "

@@ -98,8 +98,8 @@ def answer_unexpected(s: Mapping[str, Any]) -> Answer:
     return "unexpected", (
         f"{found['n_unexpected']:,} of {counted(found['n'], 'annotation')} were less than "
         f"{percent(found['below'])} probable, "
-        f"{'no more' if found['n_unexpected'] <= foreseen else 'more'} than the {foreseen:,} to be "
-        "expected."
+        f"{'fewer' if found['n_unexpected'] < foreseen else 'not fewer'} than the {foreseen:,} to "
+        "be expected."
     )
 
 

@@ -142,7 +142,7 @@ RuleOption = Annotated[
         "probable class. 'median': the median grade. 'balanced': each probability is divided by "
         "the frequency of its class, so that rare classes are not at a disadvantage. By default, "
         "'median' is used for three or more grades, else 'argmax'. For sets of labels, 'f1' "
-        "decides for each option which items to tick, so as to maximise its expected F1.",
+        "chooses, option by option, the items that get it, so that its expected F1 is greatest.",
         show_default=False,
     ),
 ]

@@ -223,7 +223,7 @@ Audit = Annotated[
     OptionalPath,
     _file(
         "A person's labels of items drawn at random, which only measure how many labels are right "
-        "(--known also uses them): a table with the columns task,label."
+        "(to use them as labels, too, give them as --known): a table with the columns task,label."
     ),
 ]
 Rows = Annotated[
@@ -1069,7 +1069,7 @@ def annotators(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Show which annotators need a closer look and why, or collect examples to show to one.
+    """Show which annotators need a closer look and why, or collect examples to show one of them.
 
     Example: manyhands annotators annotations.csv --out annotators.csv
     Example: manyhands annotators annotations.csv --teach alice
