@@ -43,8 +43,8 @@ A_FLAG = "Look at examples before you draw conclusions"
 
 GOLD_ONLY_MEASURES = (
     "Gold labels only measure: they decide no label, and items with gold labels may be listed to "
-    "check or to ask about. Give the file as --known instead of --gold, and its labels are those "
-    "of its items, about which nobody is asked again."
+    "check or to ask about. If you give the file as --known instead of --gold, its labels become "
+    "those of its items, and nobody is asked about these items again."
 )
 """What gold labels are not used for, and what to do if they are to be."""
 

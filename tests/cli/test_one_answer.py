@@ -540,7 +540,7 @@ def test_gold_labels_only_measure_and_the_command_says_when_they_are_known_inste
     assert not checked & {row["id"] for row in step["rows"]}
     (step,) = [each for each in summary["actions"] if each["code"] == "buy"]
     planned = {str(row["id"]) for row in summary["plan"]["next"]["rows"]}
-    why = "items with gold labels are among them, because gold labels only measure"
+    why = "items with gold labels can be in this list, because gold labels decide no label"
     assert (why in str(step["advice"])) == bool(checked & planned)
     assert checked & planned
     known = done("aggregate", "A.csv", "--known", "checked.csv", "--out", "by_known").stdout

@@ -391,7 +391,7 @@ class AnswerCounts:
         if most * len(of_true) < UNEVEN:
             return ""
         return (
-            f"; always answering {classes[top].item()!r} would be right in {percent(most)} of "
+            f". Always answering {classes[top].item()!r} would be right in {percent(most)} of "
             "these items, with a skill of 0\u202f%"
         )
 
@@ -400,8 +400,8 @@ def _told_of_guessing(upper: float, median: float) -> str:
     """Say how far an annotator is from guessing, and how far the typical annotator is."""
     return (
         f"has a skill of at most {percent(max(upper, 0.0))}, on a scale from 0\u202f% (guessing) "
-        "to 100\u202f% (never wrong; all classes count equally; typical annotator: "
-        f"{percent(median)})"
+        f"to 100\u202f% (never wrong); the typical annotator has {percent(median)}. All classes "
+        "count equally"
     )
 
 

@@ -599,8 +599,8 @@ def _of_gold(inputs: Inputs, plan: Mapping[str, Any]) -> list[str]:
     if has_gold.isdisjoint(row["id"] for row in plan["next"]["rows"]):
         return []
     return [
-        "items with gold labels are among them, because gold labels only measure. Give gold labels "
-        "as --known, and nobody is asked about their items again"
+        "items with gold labels can be in this list, because gold labels decide no label. Give "
+        "gold labels as --known, and nobody is asked about their items again"
     ]
 
 

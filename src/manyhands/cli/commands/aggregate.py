@@ -142,7 +142,8 @@ RuleOption = Annotated[
         "probable class. 'median': the median grade. 'balanced': each probability is divided by "
         "the frequency of its class, so that rare classes are not at a disadvantage. By default, "
         "'median' is used for three or more grades, else 'argmax'. For sets of labels, 'f1' "
-        "chooses, option by option, the items that get it, so that its expected F1 is greatest.",
+        "chooses for each option the items that get this option, so that the expected F1 of the "
+        "option is greatest.",
         show_default=False,
     ),
 ]

@@ -75,8 +75,8 @@ def predict(
         typer.Option(
             parser=some_path,
             metavar="FILE",
-            help="Table or export with the column or field that --texts or --images names. May be "
-            "repeated; several files are read as one.",
+            help="Table or export that has the column or field given with --texts or --images. May "
+            "be repeated; several files are read as one.",
         ),
     ] = None,
     gold: NewGold = None,

@@ -228,7 +228,7 @@ Audit = Annotated[
 ]
 Rows = Annotated[
     OptionalPath,
-    _file(FEATURES + " A classifier is trained on them and counts as one more annotator."),
+    _file(FEATURES + " A classifier is trained on the features and counts as one more annotator."),
 ]
 QueueSize = Annotated[
     Optional[int],  # noqa: UP045
