@@ -944,7 +944,7 @@ def test_a_guesser_is_compared_with_whoever_always_answers_the_most_frequent_cla
         row, items = found[r], table.instance[table.annotator == r]
         told = row.evidence[row.flags.index("no better than guessing")]
         share = percent(1 - y[items].mean())
-        assert f"; always answering 0 would be right in {share} of these items" in told
+        assert f". Always answering 0 would be right in {share} of these items" in told
         assert row.accuracy < 1 - y[items].mean()
     table, y = rare_crowd(33_333, 3, 0.5, n_random=10)
     for row in screen_annotators(table, np.eye(2)[y]):
