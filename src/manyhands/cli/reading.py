@@ -334,9 +334,9 @@ class FamilyReading(Reading):
         typer.Option(
             metavar="PEOPLE",
             help=(
-                "Which annotators are people, if others are models. People belong to no family. "
-                "Give the names separated by commas, or the value that marks people in the column "
-                "of --groups. Or give a file with people's labels, which is read together with "
+                "Which annotators are people, if others are models: names separated by commas, or "
+                "the value that marks people in the column of --groups. They count as independent. "
+                "Or give a file with people's labels, which is read together with "
                 "the other annotations."
             ),
         ),

@@ -62,7 +62,7 @@ OF_NO_GAIN = (
 )
 """What the smallest gain means, in words."""
 
-ORDER_OF_BATCH = f"The list is in the order of what an answer tells about the labels. {OF_NO_GAIN}"
+ORDER_OF_BATCH = f"The list begins with the answers that tell most about the labels. {OF_NO_GAIN}"
 """Order of a batch beside its gains, in words."""
 
 RANGE_OF_GAIN = "On real data sets, the gain was between half and twice what was expected."

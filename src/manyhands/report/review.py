@@ -264,7 +264,7 @@ def _how_many_wrong(section: Content, levels: Mapping[str, Any] | None, wrong: f
     labels = counted(section["n"], "label")
     half = half_of_wrong({"review": section})
     most = "" if half is None else f": half of the wrong ones are probably among the first {half:,}"
-    listed = f"The most doubtful labels come first{most}."
+    listed = f"{'In the whole list, the' if most else 'The'} most doubtful labels come first{most}."
     unseen = SHARED_LOOK_CERTAIN
     level = None if levels is None else levels["labels"]
     if wrong is None or levels is None or level is None:

@@ -154,9 +154,9 @@ Threshold = Annotated[
         min=0.0,
         max=1.0,
         help="Leave an item without a label if the probability of its label (column 'probability' "
-        "of labels.csv) is lower than this, and accept labels from this probability on. The rows "
-        "whose label is not empty are the decided ones. Default: "
-        "every item gets a label, and labels that are at least 95 % certain are accepted. For sets "
+        "of labels.csv) is lower than this, and accept labels from this probability on. In "
+        "files, items that are left open have an empty label. Default: every item gets a label, "
+        "and labels that are at least 95 % certain are accepted. For sets "
         "of labels: tick an option if its probability is at least this.",
     ),
 ]

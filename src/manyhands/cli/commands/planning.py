@@ -1069,7 +1069,7 @@ def annotators(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Show which annotators need a closer look and why, or collect examples to show one of them.
+    """Show which annotators need a closer look and why, or collect examples for one of them.
 
     Example: manyhands annotators annotations.csv --out annotators.csv
     Example: manyhands annotators annotations.csv --teach alice
