@@ -136,15 +136,17 @@ def silenced(*logs: str) -> Iterator[None]:
 
 @contextmanager
 def warned_once() -> Iterator[None]:
-    """Give a warning that several folds give, with other figures, once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
+    """Give a warning that several folds give, with other figures, once, also if a fold fails."""
     first: dict[tuple[type[Warning], str], warnings.WarningMessage] = {}
-    for each in caught:
-        first.setdefault((each.category, re.sub(r"[\d.]+", "", str(each.message))), each)
-    for each in first.values():
-        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        for each in caught:
+            first.setdefault((each.category, re.sub(r"[\d.]+", "", str(each.message))), each)
+        for each in first.values():
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 @contextmanager

@@ -42,8 +42,9 @@ A_FLAG = "Look at examples before you draw conclusions"
 """What to do about a reason to look at an annotator."""
 
 GOLD_ONLY_MEASURES = (
-    "Gold labels only measure: they decide no label, and items with gold labels may be listed to "
-    "check or to ask about. If you give the file as --known instead of --gold, its labels become "
+    "Gold labels only measure: they decide no label, although probabilities, and so what "
+    "--threshold leaves open, depend on them. Items with gold labels may be listed to check or to "
+    "ask about. If you give the file as --known instead of --gold, its labels become "
     "those of its items, and nobody is asked about these items again."
 )
 """What gold labels are not used for, and what to do if they are to be."""

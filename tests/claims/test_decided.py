@@ -15,6 +15,7 @@ from benchmarks.real_tables import real
 from manyhands import AnnotationTable, DawidSkene
 from manyhands.io import GoldFile
 from manyhands.jobs import aggregate_table
+from manyhands.report import render_report, summarize
 from manyhands.report.filters import count, percent_range
 
 SOURCES = ("model", "gold", "sample")
@@ -102,3 +103,22 @@ def test_the_threshold_that_is_proposed_keeps_what_it_promises(tmp_path):
     assert (int(n), int(of)) == (len(table.instances) - next_run["n_undecided"], 300)
     assert f"About {share} of the {n}\xa0labels" in next_run["decided"]["headline"]
     assert not aggregate_table(table, DawidSkene())["usable"]
+
+
+def test_a_summary_of_an_earlier_version_has_no_such_sentence():
+    table, _ = crowd(0)
+    summary = summarize(table, aggregator=DawidSkene().fit(table))
+    assert "can be used" in render_report(summary)
+    for row in summary["labels"]["confidence"]["cutoffs"]:
+        for name in ("of", "low", "high", "is_measured"):
+            del row[name]
+    assert "can be used" not in render_report(summary)
+
+
+def test_an_item_without_annotations_is_not_left_open_by_a_threshold():
+    table, _ = crowd(0)
+    A = np.vstack([table.to_matrix(codes=True), np.full((1, table.n_annotators), -1)])
+    found = aggregate_table(
+        AnnotationTable.from_matrix(A, classes=table.classes), DawidSkene(), threshold=0.0
+    )
+    assert found.get("decided") is None

@@ -96,7 +96,7 @@ Gold = Annotated[
         help="A person's labels that only measure how many labels are right (to use them as "
         "labels, too, give them as --known): a table with the columns task,label[,split], or an "
         "export that holds gold labels. They change no label, but the reported "
-        "probabilities are calibrated on them.",
+        "probabilities, and so what --threshold leaves open, are calibrated on them.",
     ),
 ]
 

@@ -270,9 +270,9 @@ def say_files(paths: Sequence[str | Path]) -> None:
 def say_columns(name: str) -> None:
     """Say what the two kinds of probabilities in a table of labels are."""
     say(
-        f"in {name}, 'probability' is the probability that the label is right; the mean of "
-        "this column is the share of right labels. The columns p(...) are the method's own "
-        "probabilities, which are often too high"
+        f"in {name}, 'probability' is the probability that the label is right; known labels aside, "
+        "the mean of this column is about the share of right labels. The columns p(...) are the "
+        "method's own probabilities, which are often too high"
     )
 
 

@@ -65,9 +65,10 @@ class MethodScore:
     low, high : float or None
         95 % interval of the accuracy; None without gold.
     p_value : float or None
-        Of the claim that the best method is better than this one, by gold: an exact sign test of
-        the instances whose labels one of the two has nearer to gold, multiplied by the number of
-        ordered pairs of methods. None for the best method, and without gold.
+        Of the claim that the best method is better than this one, by gold: an exact one-sided sign
+        test of the instances whose labels one of the two has nearer to gold, multiplied by the
+        number of ordered pairs of methods (twice the pairs, because the best was chosen). None for
+        the best method, and without gold.
     """
 
     method: str

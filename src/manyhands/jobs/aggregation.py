@@ -264,7 +264,7 @@ def _concluded(
     if threshold is not None:
         # How sure a label is does not depend on which other labels are left open.
         every, codes = codes, with_open(codes, judged["probability"], posterior, threshold)
-        if (codes < 0).any():
+        if ((codes < 0) & (table.annotations_per_instance() > 0)).any():
             whole = (table, told.level, every, posterior, codes < 0, threshold)
             some = tell_decided(*whole, known=is_known, gold=measured.get("gold")).to_dict()
     if gold is not None:

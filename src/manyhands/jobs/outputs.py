@@ -499,9 +499,10 @@ def _about_probabilities(own: FloatArray, told: FloatArray, has_level: bool) -> 
             if has_level
             else "it is not known how often such predictions are right"
         )
+        few = "" if has_level else "; with few items, it may remain unknown"
         return [
             f"probability: empty, because {why}. Fit the model again with --folds 3 to have it "
-            "filled.",
+            f"filled{few}.",
             classifier,
         ]
     lines = [
@@ -673,7 +674,7 @@ def _ids_in(folder: Path) -> AnyArray | None:
     names = list(pd.read_csv(path, nrows=0).columns) if path.is_file() else []
     if names[:1] != ["task"]:
         return None
-    return pd.read_csv(path, usecols=names[:1], dtype=str)["task"].to_numpy()
+    return pd.read_csv(path, usecols=names[:1], dtype=str, keep_default_na=False)["task"].to_numpy()
 
 
 def report_folder(

@@ -90,7 +90,7 @@ def levels_of_sets(
     free = annotated[:, None] & ~known
     error = None
     if posterior is not None:
-        reviewed = float(known[annotated].mean())
+        reviewed = float(known[annotated].mean()) if annotated.any() else 0.0
         error = expectation_error(table.answers, known.all(axis=1), reviewed=reviewed)
     shares = model.posterior_ if posterior is None else posterior
     own = np.where(ticks, shares, 1 - shares)

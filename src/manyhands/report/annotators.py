@@ -683,7 +683,7 @@ def _leaving_out(found: Findings, flagged: Rows, is_open: bool) -> list[str]:
     if is_open or not who:
         return []
     table = found.inputs.table
-    others = ~np.isin(table.annotators[table.annotator], who)
+    others = ~np.isin(table.annotators, who)[table.annotator]
     annotated = table.annotations_per_instance() > 0
     n = int(annotated.sum()) - len(np.unique(table.instance[others]))
     lost = (

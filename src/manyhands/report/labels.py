@@ -199,12 +199,14 @@ def told_of_usable(s: Mapping[str, Any]) -> str:
     actions, n_known = found.get("actions"), levels.get("n_known", 0)
     cutoffs = (found.get("confidence") or {}).get("cutoffs")
     lower = not levels.get("decided") and actions and actions["accept"] <= n_known
-    if not lower or not cutoffs or found["kind"] != "aggregator":
-        return ""
+    if not lower or not cutoffs or found["kind"] != "aggregator" or "of" not in cutoffs[0]:
+        return ""  # Summaries of earlier versions do not say of how many.
     row = usable_row(cutoffs)
+    share = told_of_row(row)
+    about = share if share.startswith(">") else f"about {share}"
     return (
         f"At {percent(row['at_least'])} certainty, {row['n']:,} of {row['of']:,} "
-        f"{'other ' if n_known else ''}labels can be used, and about {told_of_row(row)} of these "
+        f"{'other ' if n_known else ''}labels can be used, and {about} of these "
         f"are right: to get them, repeat the command with --threshold {row['at_least']:g}."
     )
 

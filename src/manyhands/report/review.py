@@ -65,7 +65,7 @@ def find_doubted(found: Findings) -> Doubted | None:
     place = {each: i for i, each in enumerate(inputs.table.instances.tolist())}
     rows = np.array([place[each] for each in queue.instances.tolist()], dtype=np.int64)
     known = np.zeros(len(place), dtype=bool) if inputs.known is None else inputs.known
-    has_gold = known if inputs.gold is None else inputs.gold >= 0
+    has_gold = known if inputs.gold is None else known | (inputs.gold >= 0)
     n = labels.count_actions()["review"]
     return Doubted(queue, certainty, labels.actions[rows], known[rows], has_gold[rows], n)
 
