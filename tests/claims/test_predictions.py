@@ -31,7 +31,7 @@ from manyhands import (
 from manyhands.datasets import load_labelme, load_music, load_sentiment
 from manyhands.jobs.fit import judge_new_items
 from manyhands.jobs.gold import GoldRows
-from manyhands.jobs.outputs import NewItems
+from manyhands.jobs.outputs import NewItems, prediction_cutoffs
 from manyhands.metrics import accuracy_on_new_items
 from manyhands.metrics.certainty import Certainty
 from manyhands.metrics.intervals import share_interval
@@ -46,22 +46,23 @@ REGRESSIONS = [
 
 
 def predict(model, X, table, X_new, y_new):
-    """Return what is told of new predictions, by end of the interval, their own, and the truth."""
+    """Return the maps to what is told of new predictions, their own probabilities, the truth."""
     out = cross_predict(model, X, table, cv=3)
     found = NewItems.of(accuracy_on_new_items(table, out), out.proba.max(axis=1), table.n_classes)
     proba = model.fit(X, table).predict_proba(X_new)
     own, right = proba.max(axis=1), model.classes_[proba.argmax(axis=1)] == y_new
-    return {name: each(own) for name, each in found.certainty.items()}, own, right
+    return found.certainty, own, right
 
 
-def judge(told, right):
-    """Yield the expected share with its interval, and the interval of the true one."""
-    for least in CUTOFFS:
-        sure = told["value"] >= least
-        if sure.sum() >= FEWEST:
-            low, value, high = (told[name][sure].mean() for name in ("low", "value", "high"))
-            assert low <= value <= high
-            yield low, high, share_interval(int(right[sure].sum()), int(sure.sum()), level=0.95)
+def judge(certainty, own, right):
+    """Yield the interval that the command prints in a row, and the interval of the true share."""
+    told = certainty["value"](own)
+    for row in prediction_cutoffs(own, certainty):
+        if row["at_least"] in CUTOFFS and row["n"] >= FEWEST:
+            assert row["low"] <= row["expected"] <= row["high"]
+            sure = told >= row["at_least"]
+            true = share_interval(int(right[sure].sum()), row["n"], level=0.95)
+            yield row["low"], row["high"], true
 
 
 def error(probability, right):
@@ -99,10 +100,10 @@ def test_simulated_predictions_are_never_told_to_be_too_sure():
     for seed in range(6):
         data = simulated(seed)
         for model in REGRESSIONS:
-            told, own, right = predict(model, *data)
+            certainty, own, right = predict(model, *data)
             before.append(np.abs(own.mean() - right.mean()))
-            after.append(np.abs(told["value"].mean() - right.mean()))
-            for low, _, (_, at_most) in judge(told, right):
+            after.append(np.abs(certainty["value"](own).mean() - right.mean()))
+            for low, _, (_, at_most) in judge(certainty, own, right):
                 judged += 1
                 assert at_most >= low
     assert judged >= 10
@@ -168,10 +169,10 @@ def test_real_predictions_are_as_sure_as_told(load, n, models):
     data = of_test_part(load) if n is None else held_out(load, n)
     before, after, judged = [], [], 0
     for model in models:
-        told, own, right = predict(model, *data)
+        certainty, own, right = predict(model, *data)
         before.append(error(own, right))
-        after.append(error(told["value"], right))
-        for low, high, (at_least, at_most) in judge(told, right):
+        after.append(error(certainty["value"](own), right))
+        for low, high, (at_least, at_most) in judge(certainty, own, right):
             judged += 1
             assert at_most >= low
             assert at_least <= high

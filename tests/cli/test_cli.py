@@ -577,6 +577,14 @@ def test_gold_never_changes_what_is_learnt(home):
     assert weights_digest(home / "out") == weights_digest(home / "evaluated")
 
 
+def test_only_gold_of_annotated_items_could_be_known_labels(home):
+    header, *rows = read_rows(home / "gold.csv")
+    write_csv(home / "test.csv", [header, *(row for row in rows if row[2] == "test")])
+    told = {name: done(*fit_arguments("--gold", name)).stdout for name in ("gold.csv", "test.csv")}
+    assert "give the file as --known" in told["gold.csv"]
+    assert "give the file as --known" not in told["test.csv"]
+
+
 def test_a_method_with_a_start_leaves_no_checkpoints(home):
     short = ("--method", "crowding", "--set", "max_epochs=1")
     done(*fit_arguments(*short, out="twice"))

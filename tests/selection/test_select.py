@@ -103,7 +103,7 @@ def test_each_candidate_is_told_before_and_after_it_is_trained(contest, caplog):
         found = select({"good": Fixed(1), "bad": Fixed(fails=True)}, X, table, cv=3)
     row, lines = found.table_[0], caplog.messages
     assert lines[0] == "candidate 1 of 2: good"
-    assert lines[1].startswith(f"good: score {row.score:.3f}, accuracy about ")
+    assert lines[1].startswith(f"good: score {row.score:.3f}, accuracy ")
     assert lines[1].endswith(f"{row.seconds:.0f} s")
     assert lines[2:] == ["candidate 2 of 2: bad", "bad: failed (cannot be trained)"]
 

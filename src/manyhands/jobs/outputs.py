@@ -64,7 +64,12 @@ from manyhands.io.sheets import read_sheet
 from manyhands.io.shown import Shown, with_shown
 from manyhands.jobs.gold import GoldRows, note_unused_gold
 from manyhands.metrics import Level, accuracy_on_new_items
-from manyhands.metrics.certainty import Certainty, certainty_of, label_probability
+from manyhands.metrics.certainty import (
+    Certainty,
+    certainty_of,
+    interval_of_some,
+    label_probability,
+)
 from manyhands.models import load, save
 from manyhands.ranking.bradley_terry import BradleyTerry
 from manyhands.report import (
@@ -451,7 +456,7 @@ def predict_file(
         "n_instances": len(data),
         "labels": label_rows(codes, told, tasks, model.classes_),
         "about": about,
-        "cutoffs": _cutoffs(classifier, certainty),
+        "cutoffs": prediction_cutoffs(classifier, certainty),
     }
     return found if gold is None else found | _measured(folder, gold, tasks, model.classes_[codes])
 
@@ -532,17 +537,17 @@ def _about_rule(model: Any, codes: IntArray, proba: FloatArray) -> list[str]:
     ]
 
 
-def _cutoffs(own: FloatArray, certainty: Mapping[str, Certainty]) -> list[dict[str, Any]]:
-    """Count the predictions that are at least so probable, and how many of them are right.
-
-    The interval is that of the share of right predictions, as it applies to these.
-    """
+def prediction_cutoffs(own: FloatArray, certainty: Mapping[str, Certainty]) -> list[dict[str, Any]]:
+    """Count the predictions that are at least so probable, and how many of them are right."""
     told = {name: each(own) for name, each in certainty.items()}
-    return [
-        {"at_least": least, "n": int(mask.sum())}
-        | {name.replace("value", "expected"): float(p[mask].mean()) for name, p in told.items()}
-        for least, mask in at_cutoffs(told["value"])
-    ]
+    found = []
+    for least, mask in at_cutoffs(told["value"]):
+        low, value, high = (float(told[name][mask].mean()) for name in ("low", "value", "high"))
+        n = int(mask.sum())
+        ends = interval_of_some(value, (low, high), float(told["value"].mean()), n)
+        row = {"at_least": least, "n": n, "expected": value}
+        found.append(row | dict(zip(("low", "high"), ends, strict=True)))
+    return found
 
 
 def _measured(

@@ -9,6 +9,7 @@ is reported.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,6 +46,12 @@ MEASURES = 2.0
 
 SUREST = 1e-6
 """Probabilities are clipped to this distance from 0 and 1, so that their odds are finite."""
+
+LIMITS = 1e-3, 1 - 1e-3
+"""Shares of right labels are clipped to these, so that their odds are finite."""
+
+Z = float(norm.ppf(0.975))
+"""Standard deviations from the middle of a 95 % interval to its ends."""
 
 POWERS = 1e-3, 1e3
 """Smallest and largest power of the odds."""
@@ -90,7 +97,7 @@ class Certainty:
         if level is None or n_classes < 2:
             return cls(n_classes)
         mean = level.value if level.of_labels is None else level.of_labels
-        value = float(np.clip(mean, 1e-3, 1 - 1e-3))
+        value = float(np.clip(mean, *LIMITS))
         some = probability[:: len(probability) // MOST + 1]
         shared = SHARED * (1.0 - value)
         if not len(some):
@@ -294,26 +301,58 @@ def level_of_some(
     p = label_probability(posterior, codes)
 
     def mean(of: Level) -> float:
-        """Return the logit of the mean probability that a level of all labels implies."""
-        told = float(Certainty.of(of, p[free], table.n_classes)(p[own]).mean())
-        return float(logit(np.clip(told, 1e-3, 1 - 1e-3)))
+        """Return the mean probability that a level of all labels implies."""
+        return float(Certainty.of(of, p[free], table.n_classes)(p[own]).mean())
 
-    middle, n, z = mean(level), int(own.sum()), norm.ppf(0.975)
-    value = float(expit(middle))
-    by_level = np.array([mean(level._replace(value=end, of_labels=None)) for end in level[1:3]])
+    value, n = float(np.clip(mean(level), *LIMITS)), int(own.sum())
+    ends = [mean(level._replace(value=end, of_labels=None)) for end in level[1:3]]
     whole = level.value if level.of_labels is None else level.of_labels
-    by_order = np.multiply(SUBSET_ERRORS, middle - logit(np.clip(whole, 1e-3, 1 - 1e-3)))
-    chance = 1 / (n * value * (1 - value))
-    apart = np.sqrt((by_level - middle) ** 2 + z**2 * (by_order**2 + chance))
-    low, high = map(float, expit(middle + apart * [-1, 1]))
-    high = 1.0 if high**n > 0.025 else high  # All of a few labels may be right.
-    found = Level(value, low, high, level.source, level.n)
+    apart = _apart(value, ends, whole, n)
+    found = Level(value, *_interval(value, apart, n), level.source, level.n)
     if gold is None or level.source != "gold" or level.n != (free & (gold >= 0)).sum():
         return LevelOfSome(found, False)
     judged = own & (gold >= 0)
     n_gold = int(judged.sum())
     # By the error that gold is expected to have: the one found is least if all happen to be right.
-    error = MEASURES * z * np.sqrt((1 - n_gold / n) / max(n_gold * value * (1 - value), 1e-9))
+    error = MEASURES * Z * np.sqrt((1 - n_gold / n) / max(n_gold * value * (1 - value), 1e-9))
     if n_gold < LEAST_GOLD or error > apart.mean():
         return LevelOfSome(found, False)
     return LevelOfSome(level_of_gold((codes == gold)[judged], "gold"), True)
+
+
+def interval_of_some(
+    value: float, ends: Sequence[float], whole: float, n: int
+) -> tuple[float, float]:
+    """Return the interval of the share of right labels among ``n``, as `level_of_some` does.
+
+    Parameters
+    ----------
+    value : float
+        Their mean reported probability.
+    ends : sequence of two floats
+        The mean probabilities that the ends of the interval of all labels imply.
+    whole : float
+        Share of right labels among all.
+    n : int
+    """
+    return _interval(value, _apart(value, ends, whole, n), n)
+
+
+def _apart(value: float, ends: Sequence[float], whole: float, n: int) -> FloatArray:
+    """Return how far the ends of an interval are below and above ``value``, in logits."""
+    middle = _logit(value)
+    by_level = np.array([_logit(end) - middle for end in ends])
+    by_order = np.multiply(SUBSET_ERRORS, middle - _logit(whole))
+    chance = 1 / (n * expit(middle) * expit(-middle))
+    apart: FloatArray = np.sqrt(by_level**2 + Z**2 * (by_order**2 + chance))
+    return apart
+
+
+def _interval(value: float, apart: FloatArray, n: int) -> tuple[float, float]:
+    low, high = map(float, expit(_logit(value) + apart * [-1, 1]))
+    high = 1.0 if high**n > 0.025 else max(high, value)  # All of a few labels may be right.
+    return min(low, value), high
+
+
+def _logit(share: float) -> float:
+    return float(logit(np.clip(share, *LIMITS)))

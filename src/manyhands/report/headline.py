@@ -447,7 +447,7 @@ def told_of_new_items(level: Mapping[str, Any] | None) -> str:
         how = f"measured on {count(level['n'], 'gold label')} that it was not trained on"
         return f"On new items, the classifier is right in {percent_range(level)} of cases, {how}."
     return (
-        f"On new items, the classifier is right in about {percent_range(level)} of cases, as "
+        f"On new items, the classifier is right in {percent_range(level)} of cases, as "
         "estimated by cross-validation against the annotators’ labels."
     )
 

@@ -279,7 +279,7 @@ class _Contest:
         told = f"{name}: score {score.score:.3f}"
         if score.estimate is not None and score.low is not None and score.high is not None:
             between = percent_interval(score.low, score.high)
-            told += f", accuracy about {percent(score.estimate)} ({between})"
+            told += f", accuracy {percent(score.estimate)} ({between})"
         return f"{told}, {score.seconds:.0f} s"
 
     def _training_size(self) -> int:
