@@ -108,11 +108,11 @@ def test_the_first_screen_of_help_is_enough_to_begin(command, first, monkeypatch
 )
 def test_help_tells_labels_that_only_measure_from_labels_that_are_used(command, measuring):
     shown = " ".join(re.sub(r"[│\s]+", " ", done(command, "--help").stdout).split())
-    only = re.search(rf"--{measuring} FILE (A person's labels .*?\))", shown)[1]
+    only = re.search(rf"--{measuring} FILE (.*?) --known instead", shown)[1]
     used = re.search(r"--known FILE (Labels from a person.*?) --", shown)[1]
-    measure = "only measure how many labels are right (to use them as labels, too, give them as"
-    assert f"{measure} --known)" in only
-    assert "to be used as the label of its item" in used
+    assert "to measure how many labels are right" in only
+    assert only.endswith("To use them as labels, give the file as")
+    assert "They become the labels of their items" in used
 
 
 def test_help_names_no_type_of_python():

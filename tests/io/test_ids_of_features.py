@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manyhands.cli.options import FEATURES
+from manyhands.cli.options import OTHER_NAME
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_aligned, read_features, read_raw_aligned, read_texts
 from tests.cli.conftest import done, refused, run
@@ -112,12 +112,12 @@ def test_what_is_ambiguous_or_fits_nothing_is_an_error_that_names_the_mend(home)
     with pytest.raises(AnnotationError, match=r"'song', 'copy'.* rename the right one to 'task'"):
         read_aligned("two.csv", "answers.csv")
     frame.assign(song="x" + frame["song"]).to_csv("none.csv", index=False)
-    rule = "The column of ids may have another name if it holds the ids of all annotated items"
+    rule = "A column with another name is recognised as the ids if it holds those of all"
     with pytest.raises(AnnotationError, match=r"'song'.* rename the column of ids") as error:
         read_aligned("none.csv", "answers.csv")
     assert "No column holds the ids of the annotated items ('s00.mp3', " in str(error.value)
     assert rule in str(error.value)
-    assert rule in FEATURES
+    assert rule in OTHER_NAME
 
 
 FAULTS = {

@@ -93,10 +93,10 @@ Gold = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="A person's labels that only measure how many labels are right (to use them as "
-        "labels, too, give them as --known): a table with the columns task,label[,split], or an "
-        "export that holds gold labels. They change no label, but the reported "
-        "probabilities, and so what --threshold leaves open, are calibrated on them.",
+        help="Gold labels, from a person, to measure how many labels are right: a table with the "
+        "columns task,label[,split], or an export that holds them. They decide no label, but "
+        "probabilities are calibrated on them. To use them as labels, give the file as --known "
+        "instead.",
     ),
 ]
 
@@ -105,8 +105,9 @@ Known = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Labels from a person, such as those of a review, each to be used as the label of its "
-        "item: a table with the columns task,label. The method learns from them. May be repeated.",
+        help="Labels from a person, such as those of a review: a table with the columns "
+        "task,label. They become the labels of their items, and the method learns from them. May "
+        "be repeated.",
     ),
 ]
 
@@ -135,8 +136,11 @@ ModelFolder = Annotated[
 
 FEATURES = (
     "Features: a table with one row per item, the item's id in the column 'task', and numbers in "
-    "all other columns; or an array (.npz with X and task, or .npy without ids). The column of "
-    "ids may have another name if it holds the ids of all annotated items."
+    "all other columns; or an array (.npz with X and task, or .npy without ids)."
+)
+
+OTHER_NAME = (
+    " A column with another name is recognised as the ids if it holds those of all annotated items."
 )
 
 Features = Annotated[
@@ -144,7 +148,7 @@ Features = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help=FEATURES,
+        help=FEATURES + OTHER_NAME,
     ),
 ]
 

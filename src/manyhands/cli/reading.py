@@ -62,9 +62,9 @@ class Reading:
         str,
         typer.Option(
             metavar="COLUMN",
-            help="Column with the item's id, also in files of known labels and of texts. In files "
-            "that manyhands writes, it is called 'task'. If it takes several columns to identify "
-            "an item, name all of them, such as system,doc,seg.",
+            help="Column with the item's id in the annotations and in files of known labels or "
+            "texts. In files that manyhands writes, it is called 'task'. If it takes several "
+            "columns to identify an item, name all of them, such as system,doc,seg.",
         ),
     ] = "task"
     worker: Annotated[
@@ -114,8 +114,8 @@ class Reading:
         OptionalText,
         typer.Option(
             metavar="CLASSES",
-            help="All classes in order, the lowest first. Give the names separated by commas, or "
-            "a text file with one class per line.",
+            help="All classes; grades from the lowest to the highest. Give the names separated by "
+            "commas, or a text file with one class per line.",
         ),
     ] = None
     map: Annotated[
@@ -178,9 +178,8 @@ class Reading:
             show_default=False,
             help="How to read answers with several labels. Give the character between the labels, "
             "such as ';', to keep each answer as a set of labels. 'split': look at one label alone "
-            "(--option), and read each answer as ticked or not ticked. 'join': turn each set into "
-            "one class. 'none': "
-            "take the whole answer, unsplit, as one class.",
+            "(--option), and read each answer as ticked or not ticked. 'join': each set is one "
+            "class, so that a;b equals b;a. 'none': each answer is one class as it is spelled.",
         ),
     ] = Multilabel.error.value
     nothing: Annotated[
@@ -334,10 +333,10 @@ class FamilyReading(Reading):
         typer.Option(
             metavar="PEOPLE",
             help=(
-                "Which annotators are people, if others are models: names separated by commas, or "
-                "the value that marks people in the column of --groups. They count as independent. "
-                "Or give a file with people's labels, which is read together with "
-                "the other annotations."
+                "Which annotators are people, if others are models: names separated by commas, "
+                "the value that marks people in the column of --groups, or a file with people's "
+                "labels, which is read together with the other annotations. People count as "
+                "independent of each other."
             ),
         ),
     ] = None

@@ -65,8 +65,8 @@ Compare = Annotated[
     bool,
     typer.Option(
         "--compare",
-        help="Compare all methods, instead of running one. They are compared with --gold labels "
-        "or, without them, by how well they predict annotations that they have not seen.",
+        help="Compare all methods, instead of running one. The measure is accuracy on the --gold "
+        "labels or, without --gold, how well a method predicts annotations that it has not seen.",
     ),
 ]
 History = Annotated[
@@ -142,8 +142,7 @@ RuleOption = Annotated[
         "probable class. 'median': the median grade. 'balanced': each probability is divided by "
         "the frequency of its class, so that rare classes are not at a disadvantage. By default, "
         "'median' is used for three or more grades, else 'argmax'. For sets of labels, 'f1' "
-        "chooses for each option the items that get this option, so that the expected F1 of the "
-        "option is greatest.",
+        "gives each label to as many items as make its expected F1 greatest.",
         show_default=False,
     ),
 ]
@@ -153,11 +152,10 @@ Threshold = Annotated[
         metavar="SHARE",
         min=0.0,
         max=1.0,
-        help="Leave an item without a label if the probability of its label (column 'probability' "
-        "of labels.csv) is lower than this, and accept labels from this probability on. In "
-        "files, items that are left open have an empty label. Default: every item gets a label, "
-        "and labels that are at least 95 % certain are accepted. For sets "
-        "of labels: tick an option if its probability is at least this.",
+        help="Leave an item open if its label is less probable than this (column 'probability' of "
+        "labels.csv). In files, its label is then empty. The report accepts labels from this "
+        "probability on. Default: no item is left open, and the report accepts labels from 0.95 "
+        "on. For sets of labels: a set gets each label that has at least this probability.",
     ),
 ]
 

@@ -94,8 +94,8 @@ def explore(
     """Review and correct labels in a browser, on a page that is served only on this machine.
 
     Each decision is saved in DIR/corrections.jsonl at once. To use the corrected labels, pass this
-    file with --known to 'fit', 'aggregate', 'review' or 'next'. Labels that were known when the
-    folder was made stay known; --known adds others.
+    file with --known to 'fit', 'aggregate', 'review' or 'next'. The folder remembers the --known
+    labels with which it was made; --known adds further ones here.
 
     Example: manyhands explore labels --annotations A.csv --texts texts.csv
     Example: manyhands explore labels --annotations A.csv --out reviewed.json --to label-studio

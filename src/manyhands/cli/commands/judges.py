@@ -35,9 +35,9 @@ class JudgesReading(FamilyReading):
         OptionalText,
         typer.Option(
             metavar="COLUMN",
-            help="Column with the question that each item answers. Agreement is then compared "
-            "within each question. For an export that holds several questions, name the "
-            "question to read.",
+            help="Column with the question that each item answers. Agreement is then measured "
+            "within each question. For an export that holds several questions, give the name of "
+            "one question instead of a column.",
         ),
     ] = None
 
@@ -55,9 +55,9 @@ By = Annotated[
     typer.Option(
         metavar="COLUMN",
         help=(
-            "Column that describes the items, such as the author of a text. For each value of "
-            "this column, the labels that a judge (a model) gives too often or too rarely are "
-            "then listed, too."
+            "Column that describes the items, such as the author of a text. For each of its "
+            "values, the labels that a judge (a model) gives more or less often than people are "
+            "listed, too."
         ),
     ),
 ]
@@ -66,8 +66,8 @@ Margin = Annotated[
     typer.Option(
         help="By what fraction a judge's agreement with people may be lower than a person's "
         "agreement with other people. With 0.2, a judge can stand in for a person if its "
-        "agreement is clearly more than 80 % of a person's: the lower end of the 95 % interval "
-        "must be above 80 %."
+        "agreement is clearly more than 80 % of a person's: the 95 % interval of this ratio must "
+        "lie above 80 %."
     ),
 ]
 IsRandom = Annotated[

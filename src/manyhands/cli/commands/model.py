@@ -57,7 +57,7 @@ def predict(
     folder: ModelFolder,
     x: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Argument(parser=some_path, metavar="X", help="The same as --features X."),
+        typer.Argument(parser=some_path, metavar="X", help="File of features, as for --features."),
     ] = None,
     features: Annotated[
         Optional[Path],  # noqa: UP045
@@ -88,8 +88,8 @@ def predict(
 ) -> None:
     """Predict the class of new items; with --gold, measure how many predictions are right.
 
-    If the model was trained on sets of labels, it predicts which options apply to an item. --gold
-    then has the columns task and labels.
+    A model that was trained on sets of labels predicts a set for each item; --gold then has the
+    columns task and labels.
 
     Example: manyhands predict model --features new.csv --out predictions.csv
     Example: manyhands predict model --texts new.csv --out predictions.csv
@@ -180,7 +180,7 @@ def report(
             parser=some_path,
             metavar="FILE",
             help="Show the texts of the items that the report names, from an export or a file "
-            f"({TEXT_FILE}). Default: the texts in labels.csv; none: no texts.",
+            f"({TEXT_FILE}). Default: the texts in labels.csv. 'none': show no texts.",
         ),
     ] = None,
     images: Annotated[
@@ -198,8 +198,6 @@ def report(
     json: Json = False,
 ) -> None:
     """Write a report, one HTML file: what to do next, the annotators, confusions and labels.
-
-    The page shows the texts of the items if labels.csv has them; --texts none leaves them out.
 
     Example: manyhands report model --out report.html
     Example: manyhands report labels --texts project-1.json
@@ -251,7 +249,7 @@ def report(
 def cache(
     action: Annotated[
         CacheAction,
-        typer.Argument(help="info lists the encoders that use the folder; clear empties it."),
+        typer.Argument(help="'info': list the encoders that use the folder. 'clear': empty it."),
     ],
     folder: Annotated[
         Path,
@@ -263,7 +261,7 @@ def cache(
     ],
     json: Json = False,
 ) -> None:
-    """List or empty a folder in which encoders keep their embeddings.
+    """List the encoders that keep embeddings in a folder, or empty the folder.
 
     Example: manyhands cache info embeddings
     """

@@ -29,6 +29,7 @@ from manyhands.cli.label_sets import review_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import (
     FEATURES,
+    OTHER_NAME,
     Excel,
     Json,
     KeepFormulas,
@@ -132,8 +133,9 @@ WarmUp = Annotated[
         metavar="N",
         rich_help_panel=WHOM,
         min=0.0,
-        help="Draw annotators at random until items have this many annotations on average, and "
-        "choose them after that. Default: 1.5, or 0 if a classifier helps.",
+        help="Draw annotators at random until items have this many annotations on average; then "
+        "choose annotators. Default: 1.5, or 0 with a classifier (--features, or --model with a "
+        "folder of 'manyhands fit').",
     ),
 ]
 Explore = Annotated[
@@ -158,9 +160,8 @@ PlannedWith = Annotated[
         "--model",
         parser=some_path,
         metavar="DIR",
-        help="Base the plan on the labels in this folder, as the report in it does. The folder "
-        "must be one that 'manyhands fit' or 'manyhands aggregate' wrote. Default: labels "
-        "inferred with Dawid and Skene's method.",
+        help="Base the plan on the labels in this folder, which 'manyhands fit' or 'manyhands "
+        "aggregate' wrote. Default: labels inferred with Dawid and Skene's method.",
     ),
 ]
 ReviewedOf = Annotated[
@@ -169,9 +170,8 @@ ReviewedOf = Annotated[
         "--model",
         parser=some_path,
         metavar="DIR",
-        help="Use the labels in this folder, as the report in it does. The folder must be one that "
-        "'manyhands fit' or 'manyhands aggregate' wrote. Default: labels inferred with Dawid and "
-        "Skene's method.",
+        help="Use the labels in this folder, which 'manyhands fit' or 'manyhands aggregate' wrote. "
+        "Default: labels inferred with Dawid and Skene's method.",
     ),
 ]
 JudgedBy = Annotated[
@@ -180,9 +180,8 @@ JudgedBy = Annotated[
         "--model",
         parser=some_path,
         metavar="DIR",
-        help="Judge the annotators by the labels in this folder, as the report in it does. The "
-        "folder must be one that 'manyhands fit' or 'manyhands aggregate' wrote. Default: labels "
-        "inferred with Dawid and Skene's method.",
+        help="Judge the annotators by the labels in this folder, which 'manyhands fit' or "
+        "'manyhands aggregate' wrote. Default: labels inferred with Dawid and Skene's method.",
     ),
 ]
 GoldOfFolder = Annotated[
@@ -215,20 +214,24 @@ PilotGold = Annotated[
 Truth = Annotated[
     OptionalPath,
     _file(
-        "A person's labels that only measure how often annotators are right: a table with the "
-        "columns task,label."
+        "A person's labels, to measure how often annotators are right: a table with the columns "
+        "task,label."
     ),
 ]
 Audit = Annotated[
     OptionalPath,
     _file(
-        "A person's labels of items drawn at random, which only measure how many labels are right "
-        "(to use them as labels, too, give them as --known): a table with the columns task,label."
+        "A person's labels of randomly drawn items, to measure how many labels are right: a table "
+        "with the columns task,label. To use them as labels, give the file as --known instead."
     ),
 ]
 Rows = Annotated[
     OptionalPath,
-    _file(FEATURES + " A classifier is trained on the features and counts as one more annotator."),
+    _file(
+        FEATURES
+        + OTHER_NAME
+        + " A classifier is trained on the features and counts as one more annotator."
+    ),
 ]
 QueueSize = Annotated[
     Optional[int],  # noqa: UP045
@@ -269,8 +272,7 @@ MinGain = Annotated[
     typer.Option(
         metavar="N",
         rich_help_panel=WHOM,
-        help="Advise stopping if a further annotation is expected to correct fewer labels than "
-        "this, on average.",
+        help="Advise stopping if a further annotation is expected to correct fewer than N labels.",
     ),
 ]
 ByOption = Annotated[By, typer.Option(help="Whether to review labels, or single annotations.")]
@@ -278,8 +280,8 @@ Teach = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="ANNOTATOR",
-        help="Instead of the list, print which classes this annotator confuses, with items to show "
-        "for each. Give the name as it is spelled in the annotations.",
+        help="Instead of the list, print which classes this annotator confuses, with examples to "
+        "show to the annotator. Give the name as it is spelled in the annotations.",
     ),
 ]
 Budget = Annotated[
@@ -1069,7 +1071,7 @@ def annotators(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Show which annotators need a closer look and why, or collect examples for one of them.
+    """Show which annotators need a closer look and why, or which classes one of them confuses.
 
     Example: manyhands annotators annotations.csv --out annotators.csv
     Example: manyhands annotators annotations.csv --teach alice
@@ -1277,7 +1279,7 @@ def budget(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Estimate how many labels would be corrected by further annotations; with --gold, measure it.
+    """Estimate how many labels more annotations correct; with --gold, replay the recorded ones.
 
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps

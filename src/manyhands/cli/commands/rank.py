@@ -22,7 +22,7 @@ Tables = Annotated[
         parser=some_path,
         metavar="COMPARISONS...",
         help="Comparisons, one per row: CSV, Excel, JSON, JSON Lines or Parquet. Several files "
-        "are read as one; without a column of annotators, each file holds the comparisons of one "
+        "are read as one; if they have no column of annotators, each file counts as one "
         "annotator.",
     ),
 ]
@@ -62,7 +62,7 @@ Question = Annotated[
     typer.Option(
         metavar="COLUMN",
         help="Column with the question on which the items were compared, such as a prompt. "
-        "Answers to the same question depend on each other, and the intervals allow for "
+        "Comparisons on the same question depend on each other, and the intervals allow for "
         "that.",
     ),
 ]
@@ -102,7 +102,7 @@ Each = Annotated[
         min=1,
         metavar="N",
         help="How often --next may list the same pair. With 1, no pair is repeated. Default: a "
-        "fifth of N.",
+        "fifth of --next.",
     ),
 ]
 Title = Annotated[str, typer.Option(metavar="TEXT", help="Title of the report.")]

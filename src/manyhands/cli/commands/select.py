@@ -53,7 +53,8 @@ Methods = Annotated[
     Optional[str],  # noqa: UP045 - typer reads this at run time
     typer.Option(
         metavar="NAME,NAME,...",
-        help="Methods to compare, such as conal,agg-net,max-mig. Default: eight, quickest first.",
+        help="Methods to compare, such as conal,agg-net,max-mig. Default: eight methods; "
+        "the quickest run first.",
     ),
 ]
 Folds = Annotated[
@@ -118,10 +119,9 @@ def select(
     """Choose the best method for your annotations, without gold labels.
 
     Each method predicts each item with a model that was trained without this item. The method that
-    agrees best with the annotations is kept, and its accuracy is estimated. Gold labels, given
-    with --gold, only measure how accurate it is. If the --gold file has a column 'split', only the
-    annotations of items in the split 'train' are used. If the command is interrupted, run it again
-    to resume.
+    agrees best with the annotations is kept, and its accuracy is estimated. If the --gold file has
+    a column 'split', only the annotations of items in the split 'train' are used. If the command is
+    interrupted, run it again to resume.
 
     Example: manyhands select --features X.npy --annotations A.csv --out model
     Example: manyhands select --texts reviews.csv --annotations A.csv --out model
