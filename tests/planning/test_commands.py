@@ -17,6 +17,7 @@ from manyhands.encoders import ImageEncoder
 from manyhands.planning import Suggestion
 from manyhands.planning.pool import Worlds
 from manyhands.planning.replay import Curves, Replay
+from manyhands.wording import percent
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
 from tests.planning.test_planning import annotated, crowd
 
@@ -201,6 +202,7 @@ def test_programs_get_the_facts_that_people_are_told_beside_a_batch(pilot):
     shown, told = " ".join(done(*batch).stdout.split()), done_json(*batch)
     assert told["how_many"] == "manyhands budget A.csv"
     assert f"`{told['how_many']}`" in shown
+    assert f"expects {percent(told['expected_right'])} of these answers to be right" in shown
     assert (told["n_unjudged"], told["unjudged"]) == (0, [])
     assert told["out"] == "batch.csv"
     os.utime("batch.csv", (86400 * 365, 86400 * 365))
@@ -250,6 +252,10 @@ def test_features_join(pilot):
     queue = done_json("review", "A.csv", "-n", 5, "--features", "X.npy")
     assert len(queue["queue"]) == 5
     assert queue["classifier_weight"] > 0
+    shown = " ".join(done("review", "A.csv", "-n", 5, "--features", "X.npy").stdout.split())
+    assert queue["about"]
+    assert all(line in shown for line in queue["about"])
+    assert f"{queue['n_to_review']:,} of the" in shown
 
 
 def test_texts_and_images_join(pilot, monkeypatch):

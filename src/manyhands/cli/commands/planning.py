@@ -588,6 +588,7 @@ def next_(
         more |= {"newcomer": asks_newcomer, "whom": whom}
         more |= {"n_accepted": n_accepted, "n_unjudged": len(unjudged)}
         more |= {"unjudged": list(dict.fromkeys(unjudged)), "how_many": how_many}
+        more |= {"expected_right": planner._expected_right(batch) if gains else None}
         more |= {"out": out and str(out), "replaced": replaced and replaced.isoformat()}
         stops = asdict(stopping) | {"marginal_gain": plan["gain"]}
         if not judged:
@@ -619,7 +620,7 @@ def next_(
     if new_items is not None:
         say(told_of_new_items(new_items))
     say(answer)
-    if gains is not None:
+    if gains:
         say(RANGE_OF_GAIN)
         inferred = None if found is None else found.inputs.inferred
         of_classifier = inferred is not None and inferred.kind == "classifier"
@@ -1006,6 +1007,7 @@ def review(
     if json:
         weight = queue.classifier_weight
         told = {"by": by.value, "labels_of": source, "classifier_weight": weight}
+        told |= {"n_to_review": n_review["review"], "about": told_of_checking(queue, level)}
         print_json({**told, "queue": records_of(columns)})
         return
     aside = ("was", "reviewed") if random and size else ("was", "reviewed", "chosen")
