@@ -111,7 +111,7 @@ def test_help_tells_labels_that_only_measure_from_labels_that_are_used(command, 
     only = re.search(rf"--{measuring} FILE (.*?) --known instead", shown)[1]
     used = re.search(r"--known FILE (Labels from a person.*?) --", shown)[1]
     assert "to measure how many labels are right" in only
-    assert only.endswith("To use them as labels, give the file as")
+    assert only.endswith("To make them the final labels of their items, give the file as")
     assert "They become the labels of their items" in used
 
 

@@ -44,7 +44,7 @@ def top(
 
     If labels are grades such as 1 to 5, add [bold]--ordered[/].
     If an item can have several labels, add [bold]--multilabel ';'[/].
-    To find out which items are better, use [bold]manyhands rank[/].
+    To rank items that were compared in pairs, use [bold]manyhands rank[/].
     To compare language models with people, use [bold]manyhands judges[/].
     """
     if version:

@@ -94,9 +94,9 @@ Gold = Annotated[
         parser=some_path,
         metavar="FILE",
         help="Gold labels, from a person, to measure how many labels are right: a table with the "
-        "columns task,label[,split], or an export that holds them. They decide no label, but "
-        "probabilities are calibrated on them. To use them as labels, give the file as --known "
-        "instead.",
+        "columns task,label[,split], or an export that holds them. No label is taken from "
+        "them, but probabilities are calibrated on them. To make them the final labels of their "
+        "items, give the file as --known instead.",
     ),
 ]
 
@@ -140,7 +140,7 @@ FEATURES = (
 )
 
 OTHER_NAME = (
-    " A column with another name is recognised as the ids if it holds those of all annotated items."
+    " Without a column 'task', the column that holds the ids of all annotated items is used."
 )
 
 Features = Annotated[

@@ -179,7 +179,8 @@ class Reading:
             help="How to read answers with several labels. Give the character between the labels, "
             "such as ';', to keep each answer as a set of labels. 'split': look at one label alone "
             "(--option), and read each answer as ticked or not ticked. 'join': each set is one "
-            "class, so that a;b equals b;a. 'none': each answer is one class as it is spelled.",
+            "class, so that a;b equals b;a. 'none': each spelling is a class, so that a;b differs "
+            "from b;a.",
         ),
     ] = Multilabel.error.value
     nothing: Annotated[
@@ -227,8 +228,9 @@ class Reading:
         typer.Option(
             "--annotator-from",
             metavar="SOURCE",
-            help="'file', 'folder' or 'sheet': each one holds the annotations of one annotator and "
-            "is named after that annotator. The tables then need no column of annotators.",
+            help="'file', 'folder' or 'sheet': every file (folder, sheet) holds the annotations of "
+            "one annotator and has that annotator's name. The tables then need no column of "
+            "annotators.",
         ),
     ] = None
     read: Annotated[
@@ -334,9 +336,9 @@ class FamilyReading(Reading):
             metavar="PEOPLE",
             help=(
                 "Which annotators are people, if others are models: names separated by commas, "
-                "the value that marks people in the column of --groups, or a file with people's "
-                "labels, which is read together with the other annotations. People count as "
-                "independent of each other."
+                "or a file with people's labels, which is read together with the other "
+                "annotations. If --groups names a column, this may be the value that people have "
+                "in it. People count as independent of each other."
             ),
         ),
     ] = None

@@ -74,8 +74,8 @@ History = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Counts of the annotators' earlier answers, from which the method learns how "
-        "reliable they are: a table with the columns annotator,true,given,count.",
+        help="Counts of earlier answers, from which the method learns how reliable each annotator "
+        "is: a table with the columns annotator,true,given,count.",
     ),
 ]
 Continue = Annotated[
@@ -108,6 +108,7 @@ Target = Annotated[
             "Also write the labels in a file that this labelling tool can import, such as "
             "label-studio or prodigy. Give an unknown name to see the list of tools."
         ),
+        show_default=False,
     ),
 ]
 Checkpoint = Annotated[
@@ -142,7 +143,7 @@ RuleOption = Annotated[
         "probable class. 'median': the median grade. 'balanced': each probability is divided by "
         "the frequency of its class, so that rare classes are not at a disadvantage. By default, "
         "'median' is used for three or more grades, else 'argmax'. For sets of labels, 'f1' "
-        "gives each label to as many items as make its expected F1 greatest.",
+        "chooses the items of each label so that the label's expected F1 is greatest.",
         show_default=False,
     ),
 ]
@@ -153,9 +154,10 @@ Threshold = Annotated[
         min=0.0,
         max=1.0,
         help="Leave an item open if its label is less probable than this (column 'probability' of "
-        "labels.csv). In files, its label is then empty. The report accepts labels from this "
-        "probability on. Default: no item is left open, and the report accepts labels from 0.95 "
-        "on. For sets of labels: a set gets each label that has at least this probability.",
+        "labels.csv). In files, its label is then empty. In the report, labels with at least this "
+        "probability count as accepted. Default: no item is left open, and labels with at least "
+        "0.95 count as accepted. For sets of labels: a set gets each label that has at least this "
+        "probability.",
     ),
 ]
 

@@ -55,9 +55,9 @@ By = Annotated[
     typer.Option(
         metavar="COLUMN",
         help=(
-            "Column that describes the items, such as the author of a text. For each of its "
-            "values, the labels that a judge (a model) gives more or less often than people are "
-            "listed, too."
+            "Column that describes the items, such as the author of a text. Also list, "
+            "for each of its values, the labels that a judge (a model) gives more or less often "
+            "than people do."
         ),
     ),
 ]
@@ -75,8 +75,8 @@ IsRandom = Annotated[
     typer.Option(
         "--random",
         help=(
-            "Declare that people labelled a random sample of the items. Estimates for all items "
-            "are valid only then."
+            "Declare that people labelled a random sample of the items. Only such a sample "
+            "makes the estimates for all items valid."
         ),
     ),
 ]

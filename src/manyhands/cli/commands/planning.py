@@ -222,7 +222,8 @@ Audit = Annotated[
     OptionalPath,
     _file(
         "A person's labels of randomly drawn items, to measure how many labels are right: a table "
-        "with the columns task,label. To use them as labels, give the file as --known instead."
+        "with the columns task,label. To make them the final labels of their items, give "
+        "the file as --known instead."
     ),
 ]
 Rows = Annotated[
@@ -264,7 +265,7 @@ To = Annotated[
         "--to",
         parser=some_target,
         metavar="table|TOOL",
-        help="Format of --out: table, or label-studio for tasks that name the annotator to ask.",
+        help="Format of --out: table, or label-studio, whose tasks name the annotator to ask.",
     ),
 ]
 MinGain = Annotated[
@@ -1281,7 +1282,7 @@ def budget(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Estimate how many labels more annotations correct; with --gold, replay the recorded ones.
+    """Forecast how many labels further annotations would correct, or measure it on recorded ones.
 
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps
