@@ -97,8 +97,9 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
     Attributes
     ----------
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        Annotations counted against the final network's labels, smoothed; a row without
-        annotations is uniform.
+        Annotations counted against the final network's labels, smoothed, with one pseudo-annotation
+        in every row, distributed like the crowd's annotations. An annotator without annotations
+        gets ``pooled_confusion_``.
     class_prior_ : array of shape (n_classes,)
         The corresponding class prior.
     posterior_ : array of shape (n_samples, n_classes)
