@@ -109,8 +109,8 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
 
     Notes
     -----
-    The tables L are not confusion matrices: adding a constant to an annotation's evidence for all
-    classes does not change the aggregator. ``confusion_`` therefore counts the training annotations
+    The tables L are not confusion matrices: the aggregator does not change if the same constant is
+    added to all entries of :math:`L_r[y]`. ``confusion_`` therefore counts the training annotations
     against the aggregator's output, and ``predict_annotation_proba`` is p(x) times ``confusion_``.
     ``history_`` logs ``agreement`` and ``chance``, the two parts of the loss. Differences from the
     paper are numbered in ``docs/methods/max_mig.md``.
@@ -145,7 +145,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
         return Traits(
             focal_refusal="needs the probability of an annotation, which Max-MIG's loss does not "
             "contain; use 'resample' or 'reweight'",
-            # Weights would change the evidence, so instances are balanced.
+            # Weights would change the aggregator's sums, so instances are balanced.
             balances_annotations=False,
             start_refusal="begins with counts of the votes",
             repeats_small_trainings=True,
