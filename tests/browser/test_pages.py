@@ -4,6 +4,7 @@ Screenshots are kept in the folder that SCREENSHOTS names, if it does.
 """
 
 import csv
+import html
 import http.server
 import json
 import os
@@ -761,6 +762,24 @@ def test_tables_of_the_report_can_be_sorted_filtered_and_saved(browser, report):
         saved = Path(download.value.path()).read_text(encoding="utf-8-sig")
         assert len(saved.splitlines()) == 21
         assert HOSTILE in saved
+
+
+def test_commands_of_the_report_break_between_words_and_are_copied_as_they_stand(browser, report):
+    """A browser would also break "-n" and "--out" after their hyphens."""
+    text = Path(urlsplit(report).path).read_text("utf-8")
+    given = re.findall('<p class="command"><code>(.*?)</code>', text)
+    with Watched(browser, report, viewport=PHONE) as page:
+        page.goto(report)
+        unfold(page)
+        commands = page.locator(".command code")
+        assert commands.all_text_contents() == list(map(html.unescape, given))
+        options = commands.locator("span")
+        heights = options.evaluate_all("all => all.map(each => each.getClientRects().length)")
+        assert set(heights) == {1}
+        lines = commands.evaluate_all(
+            "all => Math.max(...all.map(each => each.getClientRects()[0].height))"
+        )
+        assert lines > 1.5 * options.first.bounding_box()["height"]  # One is broken.
 
 
 def test_a_cell_of_the_report_opens_its_items(browser, report):

@@ -225,6 +225,14 @@
   addEventListener("hashchange", reveal);
   reveal();
 
+  /* -- commands break between words, not at the hyphen of an option -- */
+  all("code").forEach((code) => {
+    const parts = code.textContent.split(/(?<!\S)(--?[A-Za-z][\w-]*)/);
+    if (parts.length === 1) return;
+    code.replaceChildren(...parts.map((part, k) =>
+      k % 2 ? make("span", part, { class: "whole" }) : part));
+  });
+
   /* -- folds: all at once; and print has what is folded, also where styles cannot unfold it -- */
   const folds = all("details.question");
   if (folds.length > 1) {
