@@ -112,7 +112,7 @@ def test_what_is_ambiguous_or_fits_nothing_is_an_error_that_names_the_mend(home)
     with pytest.raises(AnnotationError, match=r"'song', 'copy'.* rename the right one to 'task'"):
         read_aligned("two.csv", "answers.csv")
     frame.assign(song="x" + frame["song"]).to_csv("none.csv", index=False)
-    rule = "Without a column 'task', the column that holds the ids of all annotated items is used"
+    rule = "the id column is the one that contains the ids of all annotated items"
     with pytest.raises(AnnotationError, match=r"'song'.* rename the column of ids") as error:
         read_aligned("none.csv", "answers.csv")
     assert "No column holds the ids of the annotated items ('s00.mp3', " in str(error.value)

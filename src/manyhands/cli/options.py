@@ -140,7 +140,8 @@ FEATURES = (
 )
 
 OTHER_NAME = (
-    " Without a column 'task', the column that holds the ids of all annotated items is used."
+    " Without a column 'task', the id column is the one that contains the ids of all annotated "
+    "items."
 )
 
 Features = Annotated[

@@ -63,8 +63,8 @@ class Reading:
         typer.Option(
             metavar="COLUMN",
             help="Column with the item's id in the annotations and in files of known labels or "
-            "texts. In files that manyhands writes, it is called 'task'. If it takes several "
-            "columns to identify an item, name all of them, such as system,doc,seg.",
+            "texts. In files that manyhands writes, it is called 'task'. If several columns "
+            "together identify an item, name them all, such as system,doc,seg.",
         ),
     ] = "task"
     worker: Annotated[
@@ -337,8 +337,8 @@ class FamilyReading(Reading):
             help=(
                 "Which annotators are people, if others are models: names separated by commas, "
                 "or a file with people's labels, which is read together with the other "
-                "annotations. If --groups names a column, this may be the value that people have "
-                "in it. People count as independent of each other."
+                "annotations. If --groups names a column, you can give the value that marks "
+                "people there. People count as independent of each other."
             ),
         ),
     ] = None

@@ -473,9 +473,9 @@ def _check_numeric(
             told += f" No column holds the ids of the annotated items ({preview(wanted)})."
         raise AnnotationError(
             f"{told} A table of features has one row per item, the item's id in the column 'task', "
-            "and numbers in all other columns. Without a column 'task', the column that holds the "
-            "ids of all annotated items is used; else rename the column of ids. Encode or drop the "
-            "others. (In Python, a data frame may hold them)"
+            "and numbers in all other columns. Without a column 'task', the id column is the one "
+            "that contains the ids of all annotated items; else rename the column of ids. Encode "
+            "or drop the others. (In Python, a data frame may hold them)"
         )
     if not n:
         raise AnnotationError("there are no feature columns; store one numeric column per feature")

@@ -56,8 +56,8 @@ Method = Annotated[
     typer.Option(
         metavar="NAME",
         help=(
-            "Method, such as dawid-skene (the default) or majority-vote. Give an unknown name to "
-            "see the list."
+            "Method, such as dawid-skene (the default) or majority-vote. Any wrong name prints the "
+            "list."
         ),
     ),
 ]
@@ -106,7 +106,7 @@ Target = Annotated[
         metavar="TOOL",
         help=(
             "Also write the labels in a file that this labelling tool can import, such as "
-            "label-studio or prodigy. Give an unknown name to see the list of tools."
+            "label-studio or prodigy. Any wrong name prints the list of tools."
         ),
         show_default=False,
     ),
@@ -143,7 +143,7 @@ RuleOption = Annotated[
         "probable class. 'median': the median grade. 'balanced': each probability is divided by "
         "the frequency of its class, so that rare classes are not at a disadvantage. By default, "
         "'median' is used for three or more grades, else 'argmax'. For sets of labels, 'f1' "
-        "chooses the items of each label so that the label's expected F1 is greatest.",
+        "decides which items get a label so that this label's expected F1 is greatest.",
         show_default=False,
     ),
 ]

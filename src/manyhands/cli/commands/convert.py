@@ -35,7 +35,7 @@ Target = Annotated[
         help=(
             "Format to write. 'table': one row per annotation; the suffix of OUT selects .csv, "
             ".tsv, .xlsx, .parquet, .json or .jsonl. Other names are formats of labelling tools, "
-            "such as label-studio or prodigy. Give an unknown name to see the list of formats."
+            "such as label-studio or prodigy. Any wrong name prints the list of formats."
         ),
     ),
 ]

@@ -94,8 +94,8 @@ def explore(
     """Review and correct labels in a browser, on a page that is served only on this machine.
 
     Each decision is saved in DIR/corrections.jsonl at once. To use the corrected labels, pass this
-    file with --known to 'fit', 'aggregate', 'review' or 'next'. The --known labels with which
-    the folder was made are used already; give --known only for further ones.
+    file with --known to 'fit', 'aggregate', 'review' or 'next'. The page itself already uses
+    the --known labels with which the folder was made; give --known only to add others.
 
     Example: manyhands explore labels --annotations A.csv --texts texts.csv
     Example: manyhands explore labels --annotations A.csv --out reviewed.json --to label-studio

@@ -65,7 +65,7 @@ Method = Annotated[
     typer.Option(
         metavar="NAME",
         help=(
-            "Method, such as crowd-stacking (the default) or conal. Give an unknown name to see "
+            "Method, such as crowd-stacking (the default) or conal. Any wrong name prints "
             "the list. 'auto' compares a few methods, as the command 'select' does."
         ),
     ),

@@ -55,9 +55,9 @@ By = Annotated[
     typer.Option(
         metavar="COLUMN",
         help=(
-            "Column that describes the items, such as the author of a text. Also list, "
-            "for each of its values, the labels that a judge (a model) gives more or less often "
-            "than people do."
+            "Column that describes the items, such as the author of a text. For each "
+            "value of this column, the output also shows which labels a judge (a model) gives more "
+            "or less often than people do."
         ),
     ),
 ]

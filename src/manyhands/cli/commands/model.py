@@ -197,7 +197,7 @@ def report(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Write a report, one HTML file: what to do next, the annotators, confusions and labels.
+    """Write an HTML report: what to do next, the annotators, confusions and labels.
 
     Example: manyhands report model --out report.html
     Example: manyhands report labels --texts project-1.json

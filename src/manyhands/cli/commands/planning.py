@@ -288,8 +288,8 @@ Teach = Annotated[
 Budget = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(
-        help="Look ahead up to this many annotations per item. Default: 3 more than now; with "
-        "--gold, all that were recorded."
+        help="Look ahead up to this many annotations per item in total. Default: 3 more than now; "
+        "with --gold, all that were recorded."
     ),
 ]
 Runs = Annotated[int, typer.Option(min=1, help="Number of runs to average.")]
@@ -1282,7 +1282,7 @@ def budget(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Forecast how many labels further annotations would correct, or measure it on recorded ones.
+    """Forecast, or measure on recorded annotations, how many labels further annotations correct.
 
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps

@@ -54,7 +54,7 @@ Methods = Annotated[
     typer.Option(
         metavar="NAME,NAME,...",
         help="Methods to compare, such as conal,agg-net,max-mig. Default: eight "
-        "methods, from the quickest to the slowest.",
+        "methods, the quickest first.",
     ),
 ]
 Folds = Annotated[
