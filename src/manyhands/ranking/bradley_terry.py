@@ -172,9 +172,9 @@ class BradleyTerry(BaseEstimator):
     log_likelihood_ : float
         Log likelihood of all answers at the estimates.
     n_iter_ : int
-        Number of iterations of the last fit.
+        Number of iterations of the fit with the chosen variance of reliabilities.
     converged_ : bool
-        Whether it stopped by ``tol`` rather than by ``max_iter``.
+        Whether this fit stopped by ``tol`` rather than by ``max_iter``.
     table_ : ComparisonTable
         All comparisons seen so far; `partial_fit` adds to them.
 
