@@ -322,6 +322,37 @@ def test_next_says_what_its_order_is_and_how_far_the_gain_may_be_off(pilot):
     assert "The list is in the order of how few annotations an item has" in fewest
 
 
+def test_next_says_what_a_limit_on_the_load_costs_where_it_costs_much(tmp_path, monkeypatch):
+    """And the option that it names makes that plan; between equals, a limit costs little."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 200)
+    for name, skills in (("few", [0.95, 0.95, *[0.55] * 14]), ("even", [0.8] * 16)):
+        rows = [("task", "worker", "label")]
+        for i in range(len(y)):
+            for r in rng.choice(16, 4, replace=False):
+                wrong = (y[i] + rng.integers(1, 3)) % 3
+                rows.append((i, f"w{r}", y[i] if rng.random() < skills[r] else wrong))
+        write_csv(tmp_path / f"{name}.csv", rows)
+    told = done_json("next", "few.csv", "-n", 100)["no_limit"]
+    free = done_json("next", "few.csv", "-n", 100, "--load", 1000)
+    gains, asked = zip(
+        *((row["expected_gain"], row["worker"]) for row in free["pairs"]), strict=True
+    )
+    assert told["n"] == 100
+    assert told["n_annotators"] == len(set(asked)) < 5
+    assert told["gain"] == pytest.approx(sum(gains), abs=0.05)
+    assert free["no_limit"] is None
+    shown = done("next", "few.csv", "-n", 100).stdout
+    line = next(line for line in shown.splitlines() if "--load 1000" in line).replace("\xa0", " ")
+    assert "No annotator gets more than 2 times an equal share of this list (--load 2)." in line
+    whom = f"100 annotations by {told['n_annotators']} annotators would correct about"
+    assert f"{whom} {told['gain']:.0f} labels" in line
+    assert done_json("next", "even.csv", "-n", 100)["no_limit"] is None
+    assert "--load 1000" not in done("next", "even.csv", "-n", 100).stdout
+
+
 def test_a_queue_shows_the_texts_that_stand_beside_the_annotations(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [(f"t{i}", w, "ab"[(i + w) % 2], f"text {i}") for i in range(6) for w in range(3)]

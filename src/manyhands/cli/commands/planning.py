@@ -6,6 +6,7 @@ import json as json_format
 import shlex
 import warnings
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -581,6 +582,7 @@ def next_(
     else:
         write_columns(out, columns, keep_formulas)
     unjudged, n_accepted = _unjudged(planner, batch), _n_accepted(planner, batch, told.level)
+    no_limit = None if gains is None else _without_limit(planner, batch, n, may)
     how_many = None
     if told.level is not None and not asks_newcomer:
         how_many = filled("`manyhands budget ANNOTATIONS`").strip("`")
@@ -589,6 +591,7 @@ def next_(
         more |= {"newcomer": asks_newcomer, "whom": whom}
         more |= {"n_accepted": n_accepted, "n_unjudged": len(unjudged)}
         more |= {"unjudged": list(dict.fromkeys(unjudged)), "how_many": how_many}
+        more |= {"no_limit": no_limit}
         more |= {"expected_right": planner._expected_right(batch) if gains else None}
         more |= {"out": out and str(out), "replaced": replaced and replaced.isoformat()}
         stops = asdict(stopping) | {"marginal_gain": plan["gain"]}
@@ -621,6 +624,8 @@ def next_(
     if new_items is not None:
         say(told_of_new_items(new_items))
     say(answer)
+    if no_limit is not None:
+        say(_told_no_limit(no_limit, load, stopping.unit))
     if gains:
         say(RANGE_OF_GAIN)
         inferred = None if found is None else found.inputs.inferred
@@ -734,6 +739,41 @@ def _told_unjudged(asked: list[Any], n: int) -> Iterator[str]:
             f"far, too few to judge them: {listed(who, len(who))}. They are expected to be as good "
             "as the crowd; their answers will show how good they are."
         )
+
+
+MUCH_POORER = 0.75
+"""Share of the gain without a limit on load below which the cost of the limit is told."""
+
+NO_LIMIT = 1000
+"""Load that limits nobody."""
+
+
+def _without_limit(planner: Any, batch: Any, n: int, pairs: Any) -> dict[str, Any] | None:
+    """Return what as many annotations would gain with no limit per annotator, if far more.
+
+    Where few annotators are good and they are the active ones, a limit gives their work to others.
+    """
+    free = copy(planner).set_params(load=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Of pairs that are too few, the plan itself has said it.
+        best = free.suggest(n, pairs)
+    gain, limited = float(best.expected_gain.sum()), float(batch.expected_gain.sum())
+    if limited >= MUCH_POORER * gain or gain - limited < 1:
+        return None
+    return {"n": len(best), "gain": gain, "n_annotators": len(set(best.annotators.tolist()))}
+
+
+def _told_no_limit(found: dict[str, Any], load: float, unit: str) -> str:
+    """Say what the limit on each annotator's share of a batch costs, and how to lift it."""
+    from manyhands.planning.planner import correcting
+
+    more = correcting(found["n"], found["gain"] / found["n"], ordered=unit == "grade")
+    return (
+        f"No annotator gets more than {load:g} times an equal share of this list (--load "
+        f"{load:g}). Without this limit (--load {NO_LIMIT}), {counted(found['n'], 'annotation')} "
+        f"by {counted(found['n_annotators'], 'annotator')} would correct {more}, as the model "
+        "expects."
+    )
 
 
 def _n_accepted(planner: Any, batch: Any, level: Any) -> int:
