@@ -106,6 +106,48 @@ def test_shares_of_all_items_hold_what_people_said(crowd):
     assert "add --random" in done("judges", "all.csv", "--groups", "kind").stdout
 
 
+def by_document(home):
+    """Let people label every second document, whole."""
+    rows = (home / "all.csv").read_text().splitlines()
+    models = [row for row in rows if ",llm," in row]
+    text = {row.split(",")[0]: row.split(",")[-2:] for row in models}
+    truth = {row.split(",")[0]: row.split(",")[2] for row in models if ",gpt-4o," in row}
+    people = [
+        f"{task},{who},{label if (i + k) % 5 else 'owl'},person,{','.join(text[task])}"
+        for k, who in enumerate(("anna", "ben"))
+        for i, (task, label) in enumerate(truth.items())
+        if int(text[task][1][1:]) % 2
+    ]
+    (home / "all.csv").write_text("\n".join([rows[0], *people, *models]))
+
+
+def test_intervals_for_all_items_allow_for_documents_that_were_drawn(crowd):
+    by_document(crowd)
+    args = ("judges", "all.csv", "--groups", "kind", "--random")
+    alone, together = (
+        done_json(*args, *more)["shares"] for more in ((), ("--cluster", "document"))
+    )
+    assert alone["clusters"] is None
+    assert together["clusters"] == {"labelled": 30, "all": 60, "whole": True}
+    one, other = alone["classes"][0], together["classes"][0]
+    assert one["people_alone"] == pytest.approx(other["people_alone"])
+    assert (one["low"], one["high"]) != pytest.approx((other["low"], other["high"]))
+    assert "(drawn at random by document: 30 of 60)" in done(*args, "--cluster", "document").stdout
+    assert "name their column (--cluster)" in done(*args).stdout
+
+
+def test_documents_of_which_a_part_is_labelled_are_told(crowd):
+    said = done("judges", "all.csv", "--groups", "kind", "--random", "--cluster", "document").stdout
+    assert "(drawn at random, in 60 of 60 values of document)" in said
+    assert "rather too wide" in said
+
+
+def test_of_items_of_few_clusters_nothing_is_estimated_for_all(crowd):
+    said = done("judges", "all.csv", "--groups", "kind", "--cluster", "asked").stdout
+    assert "fewer than 5 different values of --cluster" in said
+    assert "How people would label" not in said
+
+
 def test_the_table_of_judges_is_written(crowd):
     done("judges", "all.csv", "--groups", "kind", "--out", "judges.csv")
     with (crowd / "judges.csv").open() as file:

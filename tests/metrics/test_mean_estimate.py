@@ -53,6 +53,41 @@ def test_all_items_labelled_is_exact():
     assert mean_estimate(y, f, f)[:3] == pytest.approx((y.mean(),) * 3)
 
 
+def test_clusters_by_hand():
+    y, f = np.array([1.0, 3.0, 2.0, 5.0, 4.0, 4.0]), np.array([1.0, 2.0, 2.0, 4.0, 2.0, 4.0])
+    F, cluster = np.r_[f, np.arange(6.0)], ["b", "b", "a", "a", "c", "c"]
+    own, given = (
+        np.array([(each[i] + each[i + 1]) - 2 * each.mean() for i in (2, 0, 4)]) for each in (y, f)
+    )
+    weight = np.clip(own @ given / (given @ given), 0, 1)
+    m = y.mean() - weight * (f.mean() - F.mean())
+    se = np.sqrt(3 / 2 * ((own - weight * given) ** 2).sum() * 0.5) / 6
+    t = student.ppf(0.975, 1)
+    found = mean_estimate(y, f, F, cluster=cluster)
+    assert found == pytest.approx((m, m - t * se, m + t * se, weight))
+
+
+@pytest.mark.parametrize("kind", ["scores", "shares", "few of a kind"])
+def test_one_item_in_each_cluster_is_the_estimate_without_clusters(kind):
+    y, f = population(0.03 if kind == "few of a kind" else 0.4, 0.5, n_items=300)
+    y = y + f if kind == "scores" else y
+    one_each = mean_estimate(y[:100], f[:100], f, cluster=np.arange(100))
+    assert one_each == pytest.approx(mean_estimate(y[:100], f[:100], f))
+
+
+@pytest.mark.parametrize("kind", ["scores", "shares", "few of a kind"])
+def test_repeated_items_of_a_cluster_tell_nothing_more(kind):
+    y, f = population(0.03 if kind == "few of a kind" else 0.4, 0.5, n_items=300)
+    y = y + f if kind == "scores" else y
+    once = mean_estimate(y[:100], f[:100], f)
+    cluster = np.repeat(np.arange(100), 4)
+    few = np.repeat(y[:100], 4), np.repeat(f[:100], 4), np.repeat(f, 4)
+    four = mean_estimate(*few, cluster=cluster)
+    assert four == pytest.approx(once, abs=2e-3)
+    alone = mean_estimate(*few)
+    assert alone.high - alone.low < 0.6 * (once.high - once.low)
+
+
 @pytest.mark.parametrize(("p", "least"), [(0.5, 0.92), (0.3, 0.92), (0.05, 0.88)])
 @pytest.mark.parametrize("r2", [0.0, 0.5])
 @pytest.mark.parametrize("n", [25, 100, 200])
@@ -91,3 +126,12 @@ def test_good_predictions_make_it_narrower_and_bad_ones_hardly_wider(r2, most):
 def test_bad_arguments_are_named(labelled, predicted, everywhere, says):
     with pytest.raises(AnnotationError, match=says):
         mean_estimate(labelled, predicted, everywhere)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "says"),
+    [([1, 2, 3], "give one value for each of the 4 labels"), ([1, 1, 2, 2], "are in 2 clusters")],
+)
+def test_bad_clusters_are_named(cluster, says):
+    with pytest.raises(AnnotationError, match=says):
+        mean_estimate([1, 0, 1, 3], [1, 0, 1, 0], [1, 0, 1, 0, 1], cluster=cluster)

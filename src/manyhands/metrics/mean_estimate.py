@@ -20,9 +20,10 @@ import numpy as np
 from scipy.stats import norm
 from scipy.stats import t as student
 
+from manyhands.annotations.encoding import as_values
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics.intervals import share_interval
-from manyhands.typing import FloatArray
+from manyhands.typing import FloatArray, IntArray
 
 __all__ = ["MeanEstimate", "mean_estimate"]
 
@@ -40,7 +41,12 @@ class MeanEstimate(NamedTuple):
 
 
 def mean_estimate(
-    labelled: Any, predicted: Any, everywhere: Any, *, level: float = 0.95
+    labelled: Any,
+    predicted: Any,
+    everywhere: Any,
+    *,
+    cluster: Any = None,
+    level: float = 0.95,
 ) -> MeanEstimate:
     r"""Estimate a mean over all items from the labels of a random few.
 
@@ -55,6 +61,21 @@ def mean_estimate(
     m (1 - m) / se², limited to n / 2 to 10 n, times (z / t)². With fewer than ten labels of either
     kind the predictions get no weight, and k is n / (1 - n / N).
 
+    The predictions of the labelled items are among F, so the error is that of the mean of
+    y - lambda f alone: the factor 1 - n / N stands for the items that nobody labelled.
+
+    **Items that were drawn in clusters**, such as all summaries of an article, resemble each other,
+    and tell less than as many single ones. With ``cluster``, the sums of the deviations of y and f
+    within the G labelled clusters take the place of single deviations in lambda and in the error,
+
+    .. math:: \lambda = \mathrm{clip}(\textstyle\sum_g Y_g F_g / \sum_g F_g^2, 0, 1), \quad
+        se^2 = \frac{G}{G - 1} \sum_g (Y_g - \lambda F_g)^2 (1 - n / N) / n^2,
+
+    with t(G - 2), and a k of at least G / 2. If fewer than ten clusters have labels of either kind,
+    predictions get no weight, and k is m (1 - m) / se², limited to G / (1 - n / N) to
+    n / (1 - n / N). With one item in each cluster, the interval is that without ``cluster``. It is
+    rather too wide if only a part of a cluster is labelled.
+
     **Predictions hardly help to estimate their own accuracy**, because a machine does not predict
     whether it is right. Buy labels for that: n = (1.96 / half width)² p (1 - p).
 
@@ -67,6 +88,9 @@ def mean_estimate(
         Predictions for the same items, in the same order.
     everywhere : array-like of shape (N,)
         Predictions for all items, the labelled ones included.
+    cluster : array-like of shape (n,), optional
+        The cluster of each labelled item, if clusters were drawn rather than single items. Default:
+        the items were drawn one by one.
     level : float in (0, 1)
         Coverage of the interval.
 
@@ -78,8 +102,8 @@ def mean_estimate(
     Raises
     ------
     AnnotationError
-        If the arguments differ in length, are not finite, hold fewer than three labels, or there
-        are more labels than items.
+        If the arguments differ in length, are not finite, hold fewer than three labels or labelled
+        clusters, or there are more labels than items.
 
     Examples
     --------
@@ -113,11 +137,29 @@ def mean_estimate(
             f"labelled holds {n} values, but everywhere only {N}; everywhere has one prediction "
             "for every item, those with labels included"
         )
-    return _estimate(y, f, F, level, is_share=bool(np.isin(y, (0.0, 1.0)).all()))
+    group = None
+    if cluster is not None:
+        found = as_values(cluster)
+        if found.shape != (n,):
+            raise AnnotationError(
+                f"cluster has shape {found.shape}; give one value for each of the {n} labels"
+            )
+        group = np.unique(found, return_inverse=True)[1]
+        if (n_clusters := len(np.unique(group))) < 3:
+            raise AnnotationError(
+                f"the labelled items are in {n_clusters} cluster{'' if n_clusters == 1 else 's'}, "
+                "which do not show how much clusters differ; label items of at least three"
+            )
+    return _estimate(y, f, F, group, level, is_share=bool(np.isin(y, (0.0, 1.0)).all()))
 
 
 def share_estimate(
-    labelled: FloatArray, predicted: FloatArray, everywhere: FloatArray, *, level: float = 0.95
+    labelled: FloatArray,
+    predicted: FloatArray,
+    everywhere: FloatArray,
+    *,
+    cluster: IntArray | None = None,
+    level: float = 0.95,
 ) -> MeanEstimate:
     """Estimate a share as `mean_estimate` does, where labels are shares of several people.
 
@@ -125,35 +167,57 @@ def share_estimate(
     ----------
     labelled, predicted, everywhere : arrays of shape (n,), (n,) and (N,)
         In [0, 1].
+    cluster : integer array of shape (n,), optional
+        From 0 to G - 1; at least three clusters.
     level : float in (0, 1)
     """
-    return _estimate(labelled, predicted, everywhere, level, is_share=True)
+    return _estimate(labelled, predicted, everywhere, cluster, level, is_share=True)
 
 
 def _estimate(
-    y: FloatArray, f: FloatArray, F: FloatArray, level: float, *, is_share: bool
+    y: FloatArray,
+    f: FloatArray,
+    F: FloatArray,
+    group: IntArray | None,
+    level: float,
+    *,
+    is_share: bool,
 ) -> MeanEstimate:
     n, N = len(y), len(F)
     rest = 1.0 - n / N
-    few = is_share and min(y.sum(), n - y.sum()) < FEW_LABELS
-    spread = f.var(ddof=1)
+    few = is_share and min(_count(y, group), _count(1.0 - y, group)) < FEW_LABELS
+    # Deviations of single items, or their sums over clusters, which are independent.
+    own, given = y - y.mean(), f - f.mean()
+    if group is not None:
+        own, given = np.bincount(group, own), np.bincount(group, given)
+    G = len(own)
+    spread = float(given @ given)
     weight = 0.0
     if not few and spread > 0:
-        weight = float(np.clip(np.cov(y, f)[0, 1] / spread, 0.0, 1.0))
+        weight = float(np.clip(own @ given / spread, 0.0, 1.0))
     m = float(y.mean() - weight * (f.mean() - F.mean()))
     if rest == 0.0:
         return MeanEstimate(m, m, m, weight)
-    z, t = norm.ppf(0.5 + level / 2), student.ppf(0.5 + level / 2, n - 2)
-    variance = float((y - weight * f).var(ddof=1)) * rest / n
+    z, t = norm.ppf(0.5 + level / 2), student.ppf(0.5 + level / 2, G - 2)
+    residual = own - weight * given
+    variance = float(residual @ residual) * G / (G - 1) * rest / n**2
     if not is_share:
         half = t * np.sqrt(variance)
         return MeanEstimate(m, m - half, m + half, weight)
     m = float(np.clip(m, 0.0, 1.0))
-    k = n / rest
-    if not few:
-        k = float(np.clip(m * (1 - m) / max(variance, 1e-12), n / 2, 10 * n)) * (z / t) ** 2
+    k = m * (1 - m) / max(variance, 1e-12)
+    k = float(np.clip(k, G / rest, n / rest) if few else np.clip(k, G / 2, 10 * n) * (z / t) ** 2)
     low, high = share_interval(m * k, k, level=level)
     return MeanEstimate(m, float(low), float(high), weight)
+
+
+def _count(share: FloatArray, group: IntArray | None) -> float:
+    """Return the number of labels of a kind; those of a cluster count as the surest one."""
+    if group is None:
+        return float(share.sum())
+    most = np.zeros(group.max() + 1)
+    np.maximum.at(most, group, share)
+    return float(most.sum())
 
 
 def _values(values: Any, argument: str) -> FloatArray:

@@ -16,6 +16,7 @@ from scipy.sparse import csr_matrix
 from manyhands.agreement import JudgeComparison, compare_judges
 from manyhands.agreement.judges import CAN, LEAST_OF_JUDGE, OPEN, values_of_classes
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import as_values
 from manyhands.annotations.groups import ALONE, in_families, undeclared_models
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.io.people import MODELS
@@ -26,6 +27,14 @@ from manyhands.wording import counted, listed, percent, percent_ends, percent_in
 
 LEAST_LABELLED = 25
 """Items with labels of people from which on shares of all items are estimated."""
+
+LEAST_CLUSTERS = 5
+"""Clusters with labels of people from which on shares of all items are estimated."""
+
+FEW_CLUSTERS = (
+    f"The items that people labelled have fewer than {LEAST_CLUSTERS} different values of "
+    "cluster=, so nothing is estimated for all items."
+)
 
 LEAST_ITEMS = 10
 """Items of two people from which on a report compares judges with them."""
@@ -73,11 +82,11 @@ def judged(table: AnnotationTable, *, is_random: bool = False, **options: Any) -
         Of `manyhands.agreement.compare_judges`.
     """
     found = compare_judges(table, **options)
-    return (
-        as_dict(found)
-        | {"compared_as": compared_as(table, options.get("values"))}
-        | {"shares": shares_of(table, found, is_random=is_random)}
-    )
+    shares = shares_of(table, found, is_random=is_random, cluster=options.get("cluster"))
+    told = as_dict(found) | {"compared_as": compared_as(table, options.get("values"))}
+    if shares is None and shares_of(table, found) is not None:
+        told["notes"].insert(0, FEW_CLUSTERS)
+    return told | {"shares": shares}
 
 
 def compared_as(table: AnnotationTable, values: Any = None) -> dict[str, Any]:
@@ -146,11 +155,16 @@ def judges_section(found: Findings) -> Content | None:
 
 
 def shares_of(
-    table: AnnotationTable, found: JudgeComparison, *, is_random: bool = False
+    table: AnnotationTable,
+    found: JudgeComparison,
+    *,
+    is_random: bool = False,
+    cluster: Any = None,
 ) -> dict[str, Any] | None:
     """Estimate the share of each class among all items, and the mean score of grades.
 
-    None if people labelled fewer than 25 items, or all.
+    The prediction for an item is the plain average of what all judges say. None if people labelled
+    fewer than 25 items, or items of fewer than five clusters, or all.
     """
     table = table.observed
     people = np.isin(table.annotators.astype(str), found.people.astype(str))
@@ -162,6 +176,17 @@ def shares_of(
     labelled = np.flatnonzero((n_models > 0) & (n_people > 0))
     if len(labelled) < LEAST_LABELLED or len(labelled) == len(items):
         return None
+    group, clusters = None, None
+    if cluster is not None:
+        among, group = np.unique(as_values(cluster)[labelled], return_inverse=True)
+        if len(among) < LEAST_CLUSTERS:
+            return None
+        all_of = as_values(cluster)[items]
+        clusters = {
+            "labelled": len(among),
+            "all": len(np.unique(all_of)),
+            "whole": int(np.isin(all_of, among).sum()) == len(labelled),
+        }
     means = np.asarray(models[items].mean(axis=0)).ravel()
     asked = np.asarray(theirs[labelled].mean(axis=0)).ravel()
     given = np.maximum(means, asked)
@@ -171,17 +196,19 @@ def shares_of(
     for c in np.sort(shown):
         y, f = _column(theirs, labelled, c), _column(models, labelled, c)
         F = _column(models, items, c)
-        with_models = share_estimate(y, f, F)
-        alone = share_estimate(y, np.zeros_like(y), np.zeros_like(F))
+        with_models = share_estimate(y, f, F, cluster=group)
+        alone = share_estimate(y, np.zeros_like(y), np.zeros_like(F), cluster=group)
         rows.append({"label": _plain(table.classes[c].item())} | _told(with_models, alone))
     values = values_of_classes(table)
     mean = None
     if values is not None:
         y, f, F = theirs[labelled] @ values, models[labelled] @ values, models[items] @ values
-        mean = _told(mean_estimate(y, f, F), mean_estimate(y, np.zeros_like(y), np.zeros_like(F)))
+        alone = mean_estimate(y, np.zeros_like(y), np.zeros_like(F), cluster=group)
+        mean = _told(mean_estimate(y, f, F, cluster=group), alone)
     return {
         "n_labelled": len(labelled),
         "n_items": len(items),
+        "clusters": clusters,
         "random": is_random,
         "classes": rows,
         "not_listed": int((given > 0).sum()) - len(rows),
@@ -343,9 +370,13 @@ def difference_of(use: Mapping[str, Any]) -> str:
     return f"{low} to {high} percentage points {less}"
 
 
-def share_lines(shares: Mapping[str, Any]) -> Iterator[str]:
-    """Return how often each label is right among all items."""
+def share_lines(shares: Mapping[str, Any], cluster: str | None = None) -> Iterator[str]:
+    """Return how often each label is right among all items; ``cluster`` is the column's name."""
     given = "drawn at random" if shares["random"] else "if these were drawn at random"
+    clusters = shares["clusters"]
+    if clusters is not None:
+        of = f"{clusters['labelled']:,} of {clusters['all']:,}"
+        given += f" by {cluster}: {of}" if clusters["whole"] else f", in {of} values of {cluster}"
     yield ""
     yield (
         f"How people would label all {shares['n_items']:,} items, from their labels of "
@@ -369,6 +400,16 @@ def share_lines(shares: Mapping[str, Any]) -> Iterator[str]:
         )
     if not shares["random"]:
         yield "  If they were, add --random; if they were not, do not use these shares."
+    if clusters is None:
+        yield (
+            "  The intervals are for items that were drawn one by one. If whole documents were "
+            "drawn, name their column (--cluster); without it, the intervals are too narrow."
+        )
+    elif not clusters["whole"]:
+        yield (
+            f"  People labelled only a part of some values of {cluster}. If the items were drawn "
+            "one by one, these intervals are rather too wide."
+        )
 
 
 def answer_judges(s: Mapping[str, Any]) -> Answer:

@@ -47,7 +47,8 @@ Cluster = Annotated[
     typer.Option(
         metavar="COLUMN",
         help="Column that says which items belong together, such as the sentences of one "
-        "document. Without it, the items are treated as independent of each other.",
+        "document. All intervals then allow for it, also those for all items. Without it, the "
+        "items are treated as independent of each other.",
     ),
 ]
 By = Annotated[
@@ -148,7 +149,7 @@ def judges(
     for line in lines_of(result):
         say(line)
     if result["shares"] is not None:
-        for line in share_lines(result["shares"]):
+        for line in share_lines(result["shares"], cluster):
             say(line)
     say("")
     if by_name:
