@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from manyhands import make_crowd
@@ -108,3 +109,40 @@ def test_items_without_annotations_are_counted_and_come_last():
         assert ask(desk, "/?action=delete")[0] == 400
         assert ask(desk, "/list?page=2")[0] == 200
         assert ask(desk, "/list?page=3")[0] == 404
+
+
+@pytest.mark.parametrize("kind", ["classes", "grades"])
+@pytest.mark.parametrize("how", ["--threshold 0.6", "--rule balanced", "--threshold 0.99"])
+def test_labels_are_those_of_the_folder_whatever_decided_them(kind, how):
+    write_answers(kind)
+    reading = [word for option in KINDS[kind].items() for word in option if word is not None]
+    made = done_json("aggregate", "A.csv", *reading, *how.split(), "--out", "labels")
+    written = pd.read_csv("labels/labels.csv", dtype=str, keep_default_na=False)
+    with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
+        answers = desk.answers
+        assert answers.count_actions() == made["actions"]
+        assert how.split()[0] != "--threshold" or f"{100 * float(how[12:]):g} %" in answers.rule
+        found = answers.reviewed()
+        shown = ["" if label is None else str(label) for label in found.labels]
+        assert shown == written.label.tolist()
+        assert found.actions.tolist() == written.action.tolist()
+        # Corrections change labels, but not by what they are decided.
+        row = int(desk.rows(Choice())[0])
+        desk.decide(row, 0, desk.item(row).answer)
+        assert desk.settle(60)
+        after = answers.count_actions()
+    known = ("--known", "labels/corrections.jsonl")
+    again = done_json("aggregate", "A.csv", *reading, *known, *how.split())
+    assert again["actions"] == after
+
+
+def test_labels_that_are_left_open_are_reviewed_first():
+    write_answers("classes")
+    done("aggregate", "A.csv", "--threshold", "0.8", "--out", "labels")
+    written = pd.read_csv("labels/labels.csv", dtype=str, keep_default_na=False)
+    queue = done_json("review", "A.csv", "--model", "labels", "-n", str(N))
+    n_open = int((written.label == "").sum())
+    first = [row["task"] for row in queue["queue"][:n_open]]
+    assert n_open > 0
+    assert set(first) == set(written.task[written.label == ""])
+    assert queue["n_to_review"] == int((written.action == "review").sum())

@@ -100,7 +100,7 @@ class Answers(ABC, Generic[A]):
 
     is_set: ClassVar[bool]
     words: ClassVar[Words]
-    rule: ClassVar[str]
+    rule: str
     table: AnnotationTable | LabelSetTable
     options: AnyArray
     method: str

@@ -13,10 +13,17 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.explore.answers import Answers, Vote, Words
 from manyhands.explore.figures import Figures, Model, compute
-from manyhands.io.consensus_labels import REVIEW_RULE, RULE, Consensus, consensus
+from manyhands.io.consensus_labels import (
+    ACCEPT,
+    REVIEW_RULE,
+    Consensus,
+    consensus,
+    whole_rule,
+)
 from manyhands.io.corrections import Correction, matched
 from manyhands.io.writers import write_consensus
 from manyhands.jobs.gold import GoldRows
+from manyhands.metrics.certainty import with_open
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
@@ -33,13 +40,13 @@ class ClassAnswers(Answers[int]):
     """
 
     is_set = False
-    rule = f"{RULE} {REVIEW_RULE}"
     words = Words("label", "class", "annotation", "gave", "Label")
     table: AnnotationTable
 
     def __init__(self, table: AnnotationTable, model: Model, given: GoldRows | None = None) -> None:
         self.table, self.model, self.options = table, model, table.classes
         self.method, self.command = model.name, model.command
+        self.rule = f"{whole_rule(model.threshold or ACCEPT)} {REVIEW_RULE}"
         self.notes = list(model.notes)
         self._observed = table.observed
         super().__init__(self._observed.instance)
@@ -203,12 +210,14 @@ class ClassAnswers(Answers[int]):
     # -- what is written ---------------------------------------------------------------------------
 
     def reviewed(self) -> Consensus:
-        """Return the labels as they stand, corrections included."""
+        """Return the labels as they stand, corrections included; open where the folder's are."""
         codes, known, posterior = self.codes, self.known, self.posterior
+        least = self.model.threshold
         told = self.figures.certainty.of_labels(posterior, codes, known)
-        labels = self.options[codes].tolist()
-        found = consensus(self.table, posterior, labels, known=known, probability=told)
-        return replace(found, random=self.random)
+        codes = with_open(codes, told, posterior, least)
+        labels = np.array([*self.options.tolist(), None], dtype=object)[codes]
+        given: dict[str, Any] = {"known": known, "probability": told, "accept": least or ACCEPT}
+        return replace(consensus(self.table, posterior, labels, **given), random=self.random)
 
     def write(self, path: Path, found: Any, **options: Any) -> Path:
         """Write labels; see `manyhands.io.writers.write_consensus`."""

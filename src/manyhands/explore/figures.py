@@ -13,12 +13,12 @@ from scipy.special import softmax
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.class_order import unit_of_grades
-from manyhands.decision.labels import best_of, is_scale_of_grades
+from manyhands.decision.labels import best_of, decide, is_scale_of_grades
 from manyhands.decision.rules import AUTO, apply_rule
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.io import consensus
-from manyhands.io.consensus_labels import Consensus
+from manyhands.io.consensus_labels import ACCEPT, Consensus
 from manyhands.metrics import annotator_reliability
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import AnnotatorScreen, review_queue
@@ -164,6 +164,9 @@ class Model:
         What made the folder.
     new_items : str
         How often the folder's classifier is right on new items; empty without one.
+    threshold : float or None
+        Probability from which the folder accepts labels; less probable ones are left open there.
+        None: `manyhands.io.consensus_labels.ACCEPT`, and no label is left open.
     notes : list of str
         What a reader should know.
     """
@@ -183,6 +186,9 @@ class Model:
         self._table, self._ended = table, ended
         self._values = np.array([*table.classes.tolist(), None], dtype=object)
         self._summary, methods = described, described["methods"]
+        # Not in folders of earlier versions, and not of a classifier.
+        decision = (described.get("labels") or {}).get("decision") or {}
+        self._rule, self.threshold = decision.get("rule"), decision.get("threshold")
         self._known = np.full(table.n_instances, -1) if known is None else known
         self._drawn = drawn
         self._make = self._maker(methods.get("aggregator"))
@@ -206,7 +212,7 @@ class Model:
                 self.notes.append(
                     f"{other.sum():,} of {annotated.sum():,} labels here differ from those in the "
                     "folder, which were made with other annotations or with options that are not "
-                    "known here (known labels, a history, a threshold)"
+                    "known here (known labels, a history)"
                 )
 
     def _maker(self, aggregator: dict[str, Any] | None) -> Callable[[], BaseAggregator]:
@@ -300,6 +306,8 @@ class Model:
 
     def codes(self, posterior: FloatArray) -> IntArray:
         """Codes of the labels that a posterior gives, shape (n,)."""
+        if self.command == "aggregate" and self._rule is not None:
+            return np.asarray(decide(posterior, self._rule))
         if self.command == "aggregate":
             return best_of(posterior, self._table)
         return apply_rule(posterior, AUTO, grades=is_scale_of_grades(self._table))
@@ -340,6 +348,14 @@ def compute(
     told = model.told(aggregator, posterior, known, drawn)
     codes = model.codes(posterior)
     certainty = certainty_of(table, told.level, posterior, codes, known >= 0)
+    found = consensus(
+        table,
+        posterior,
+        table.classes[codes],
+        known=known >= 0,
+        probability=certainty.of_labels(posterior, codes, known >= 0),
+        accept=model.threshold or ACCEPT,
+    )
     queue = review_queue(posterior, table)
     row_of = {task: row for row, task in enumerate(table.instances.tolist())}
     order = np.array([row_of[task] for task in queue.instances.tolist()], dtype=np.int64)
@@ -357,13 +373,7 @@ def compute(
         posterior,
         codes,
         order,
-        consensus(
-            table,
-            posterior,
-            table.classes[codes],
-            known=known >= 0,
-            probability=certainty.of_labels(posterior, codes, known >= 0),
-        ),
+        found,
         reliability.n_annotations,
         accuracy,
         low,

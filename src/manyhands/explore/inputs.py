@@ -266,7 +266,8 @@ def _with_labels_of(found: Consensus, figures: Figures) -> Figures:
     if inferred is None:
         return figures
     same = np.abs(figures.posterior - found.posterior).max(axis=1) < 10.0**-DECIMALS
-    codes = np.where(same, found.codes, inferred.codes)
+    # What the folder leaves open has a label here, or nobody would check the most doubtful ones.
+    codes = np.where(same & (found.codes >= 0), found.codes, inferred.codes)
     inputs = replace(figures.inputs, inferred=replace(inferred, codes=codes))
     return replace(figures, inputs=inputs, basis=basis_of(inputs, figures.gold))
 

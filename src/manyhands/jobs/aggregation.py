@@ -279,7 +279,8 @@ def _concluded(
         name = type(aggregator).__name__
         files = [write_consensus(place, found, method=name, **options)]
     elif place is not None:
-        options |= {"named": named, "some": some}
+        how = {"rule": rule if isinstance(rule, str) else None, "threshold": threshold}
+        options |= {"named": named, "some": some, "decision": how}
         files, summary = _write_folder(place, found, aggregator, matched, title, **options)
     return {
         "method": type(aggregator).__name__,
@@ -347,11 +348,13 @@ def _write_folder(
     shown: Shown | None,
     named: Mapping[str, Any] | None,
     some: Mapping[str, Any] | None,
+    decision: Mapping[str, Any],
 ) -> tuple[list[Path], dict[str, Any]]:
     """Write model, labels, annotators and a report, and the labels in the format of a tool.
 
-    ``some`` tells how many of the labels are right that were not left open, if some were. Returns
-    the files and the summary.
+    ``some`` tells how many of the labels are right that were not left open, if some were, and
+    ``decision`` by which rule and threshold, for the explorer and for plans. Returns the files and
+    the summary.
     """
     table = aggregator.table_
     given: dict[str, Any] = {}
@@ -368,6 +371,8 @@ def _write_folder(
     summary, profiles = summarize_inputs(inputs, title=title, labels=found)
     if some is not None:
         summary["levels"]["decided"] = some
+    if summary["labels"] is not None:
+        summary["labels"]["decision"] = dict(decision)
     note_unused_gold(summary, export)
     shown = shown or shown_of(export)
     own: dict[str, Any] = {"files": named, "keep_formulas": keep_formulas}
