@@ -351,3 +351,77 @@ def test_raters_by_chance_are_told_and_raters_who_agree_faintly_are_not():
             told[spread] += unidentified_numbers(table) is not None
     assert told[0.0] >= 34
     assert told[0.6] == 0
+
+
+# -- known values of several people ---------------------------------------------------------------
+
+PEOPLE_SAID = {"a": (1, 2, 3), "b": (5, 5, 4), "c": (2, 2, 1), "d": (1, 4, None)}
+"""Grades of three people: the modes of "a" and "d" tie, and "d" has two grades in the middle."""
+PEOPLE_SAID |= {f"x{y}": (y, y, y) for y in range(1, 6)}
+
+
+@pytest.fixture
+def checked(tmp_path, monkeypatch):
+    """Grades of eleven items by two models, and grades of nine of these by three people."""
+    monkeypatch.chdir(tmp_path)
+    given = {"m1": (1, 4, 2, 3, 5, 1, 1, 2, 3, 4, 5), "m2": (2, 5, 2, 4, 4, 1, 2, 2, 3, 3, 5)}
+    items = [*"abcdef", *(f"x{y}" for y in range(1, 6))]
+    with open("models.csv", "w", newline="") as file:
+        rows = [(i, who, y) for who, ys in given.items() for i, y in zip(items, ys, strict=True)]
+        csv.writer(file).writerows([("item", "rater", "score"), *rows])
+    who = ("ann", "ben", "cleo")
+    with open("wide.csv", "w", newline="") as file:
+        wide = [(i, *ys, "random") for i, ys in PEOPLE_SAID.items()]
+        csv.writer(file).writerows([("item", *who, "chosen"), *wide])
+    with open("long.csv", "w", newline="") as file:
+        long = [
+            (i, w, y, "random")
+            for i, ys in PEOPLE_SAID.items()
+            for w, y in zip(who, ys, strict=True)
+            if y is not None
+        ]
+        csv.writer(file).writerows([("item", "rater", "score", "chosen"), *long])
+    return ("models.csv", "--task", "item", "--worker", "rater", "--label", "score")
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+@pytest.mark.parametrize("file", ["wide.csv", "long.csv"])
+def test_the_known_number_of_several_people_is_their_mean(checked, file):
+    said = done("aggregate", *checked, *NUMBERS, "--known", file, "--out", "values.csv")
+    assert "the mean of what its 3 annotators (“ann”, “ben”, “cleo”) gave" in said.stderr
+    assert "it is not said how" not in said.stderr
+    values = pd.read_csv("values.csv").set_index("task")
+    assert values["known"].sum() == 9
+    assert values.loc[[*"abcd"], "label"].tolist() == pytest.approx(
+        [2, 14 / 3, 5 / 3, 2.5], abs=1e-5
+    )
+    measured = json.loads(done("aggregate", *checked, *NUMBERS, "--gold", file, "--json").stdout)
+    assert measured["gold"]["instances with gold"] == 9
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+@pytest.mark.parametrize("file", ["wide.csv", "long.csv"])
+def test_the_known_grade_of_several_people_is_their_median(checked, file):
+    said = done("aggregate", *checked, "--ordered", "--known", file, "--out", "labels.csv")
+    assert "the median of the grades that its 3 annotators" in said.stderr
+    assert "of 1 items, two grades are in the middle" in said.stderr
+    labels = pd.read_csv("labels.csv").set_index("task")["label"]
+    assert labels[[*"abcd"]].tolist() == [2, 5, 2, 1]
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("default:.*have no known label")
+@pytest.mark.parametrize("option", ["--known", "--gold"])
+@pytest.mark.parametrize("file", ["wide.csv", "long.csv"])
+def test_classes_that_people_leave_undecided_are_named(checked, file, option):
+    said = done("aggregate", *checked, "--scale", "nominal", option, file)
+    for part in ("2 of 9 items have no known label", "1, 2, 3 for item 'a'", "one more person"):
+        assert part in said.stderr
+
+
+def test_a_task_with_two_known_labels_and_nobodys_name_is_told_to_have_one(checked):
+    rows = [("item", "score"), ("a", 1), ("b", 2), ("a", 3)]
+    with open("twice.csv", "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    says = ["--known", "holds 'a' twice, in rows 2 and 4", "(--worker)"]
+    refused(3, "aggregate", *checked, *NUMBERS, "--known", "twice.csv", says=says)

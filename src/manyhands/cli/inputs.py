@@ -166,16 +166,18 @@ class Files:
         from manyhands.io.files import existing_file
         from manyhands.jobs import match_gold
 
-        faults, rows, gold, certain = Faults(), None, None, None
+        faults, rows, table, gold, certain = Faults(), None, None, None, None
         with faults.noted():
             rows, table = self.inputs.read(one_or_all(self.annotations), self.options)
         if faults and self.inputs.features is not None:
             with faults.noted():
                 existing_file(self.inputs.features)
         with faults.noted():
-            gold = read_gold_option(self.gold, self.options, annotations=self.annotations)
+            gold = read_gold_option(
+                self.gold, self.options, annotations=self.annotations, table=table
+            )
         with faults.noted():
-            certain = read_known_option(known, self.options)
+            certain = read_known_option(known, self.options, table)
         faults.tell()
         ask_how_gold_was_chosen(gold, self.gold, table)
         matched = [None if each is None else match_gold(each, table) for each in (gold, certain)]
@@ -240,42 +242,6 @@ def _gold_of_wide(path: Path, options: dict[str, Any]) -> Any:
     return export.gold if len(export.gold) else None
 
 
-def _gold_of_people(path: Path, options: dict[str, Any]) -> Any:
-    """Return the labels that most people gave, if people have columns of their own; else None.
-
-    Items without a label that more people gave than any other are left out, and a note says so.
-    """
-    import numpy as np
-
-    from manyhands.io.annotations import TABLES, read_with_account
-    from manyhands.io.gold import GoldFile
-    from manyhands.io.people import shared_options
-
-    if not path.is_file() or path.suffix.lower() not in TABLES:
-        return None
-    header = [str(name).strip().lower() for name in header_of(path, {**options, "sheet": None})]
-    if {"label", "labels", "gold", "answer", str(options["label"]).lower()} & {*header}:
-        return None
-    try:
-        with silenced("manyhands"):
-            own = shared_options(options, header_of(path, {**options, "sheet": None}))
-            table = read_with_account(path, **own, format="wide")[0]
-    except AnnotationError:
-        return None  # The reader of known labels says what is wrong.
-    votes = np.sort(table.vote_counts(), axis=1)
-    is_decided = votes[:, -1] > (votes[:, -2] if votes.shape[1] > 1 else 0)
-    top = table.vote_counts().argmax(axis=1)
-    n_tied = int((~is_decided & (votes[:, -1] > 0)).sum())
-    left = f"; {n_tied:,} items without such a label are left out" if n_tied else ""
-    _LOG.info(
-        "%s: the label that most of its %d annotators gave an item counts as known%s",
-        path,
-        table.n_annotators,
-        left,
-    )
-    return GoldFile(table.instances[is_decided], table.classes[top[is_decided]])
-
-
 def _columns_of_gold(path: Path, options: dict[str, Any]) -> dict[str, str]:
     """Return which columns of a table of known labels the options of the annotations name.
 
@@ -301,6 +267,7 @@ def read_gold_option(
     options: dict[str, Any],
     option: str = "--gold",
     annotations: Path | Sequence[Path] = (),
+    table: Any = None,
 ) -> Any:
     """Read known labels from a table, whose column names are fixed, or from an export.
 
@@ -316,9 +283,12 @@ def read_gold_option(
         For messages.
     annotations : Path or sequence of Path
         What the annotations are read from.
+    table : AnnotationTable or store, optional
+        The annotations, on whose scale the labels of several people are summarised.
     """
     from manyhands.io import read_gold
     from manyhands.io.annotations import is_export, read_export
+    from manyhands.io.gold_of_people import read_gold_of_people
 
     if path is None:
         return None
@@ -341,8 +311,13 @@ def read_gold_option(
                 return None
             raise AnnotationError(why)
         return export.gold
-    if option == "--known" and (found := _gold_of_people(path, options)) is not None:
-        return found
+    if not _is_among(path, annotations):
+        try:
+            found = read_gold_of_people(path, options, table)
+        except AnnotationError as error:
+            raise AnnotationError(f"{option} {path}: {error}") from error
+        if found is not None:
+            return found
     multilabel = options.get("multilabel", "error")
     classes = options["classes"] if multilabel in ("error", "none") else None
     try:
@@ -361,8 +336,12 @@ def read_gold_option(
     return found if len(found) else None  # None of a sheet that nobody filled in.
 
 
-def read_known_option(paths: Sequence[Path] | None, options: dict[str, Any]) -> Any:
+def read_known_option(
+    paths: Sequence[Path] | None, options: dict[str, Any], table: Any = None
+) -> Any:
     """Read the known labels of all files of --known as one; None if there are none.
+
+    For ``table`` see `read_gold_option`.
 
     Raises
     ------
@@ -373,7 +352,7 @@ def read_known_option(paths: Sequence[Path] | None, options: dict[str, Any]) -> 
 
     found = []
     for path in paths or ():
-        gold = read_gold_option(path, options, "--known")
+        gold = read_gold_option(path, options, "--known", table=table)
         if gold is not None:
             places = (path.name,) * len(gold)
             found.append(replace(gold, at=places) if gold.at is None else gold)
@@ -470,7 +449,7 @@ def read_gold_of_fit(
 
     from manyhands.jobs.gold import match_gold
 
-    gold = read_known_option(paths, options)
+    gold = read_known_option(paths, options, table)
     if gold is None:
         return {}
     rows = match_gold(gold, table)
@@ -496,7 +475,7 @@ def read_checked(
 
     from manyhands.jobs.gold import match_gold
 
-    gold = read_gold_option(path, options, name)
+    gold = read_gold_option(path, options, name, table=table)
     if gold is None:
         return None
     values = np.array([*table.classes.tolist(), None], dtype=object)

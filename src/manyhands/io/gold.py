@@ -256,6 +256,7 @@ def read_gold(
             )
         at = positions(frame, path, looked)
         frame = frame.filter(looked.tolist())
+        _refuse_repeated(frame, names["task"])
         ids = make_vocabulary(frame[names["task"]].to_numpy(), f"column {names['task']!r}")
         raw = frame[names["label"]].to_numpy()
         if values is not None:
@@ -362,6 +363,19 @@ def _of_long(frame: Frame, names: dict[str, str]) -> tuple[Frame, dict[str, str]
             gold,
         )
     return frame.filter(once.tolist()), names | {"label": gold}
+
+
+def _refuse_repeated(frame: Frame, column: str) -> None:
+    """Refuse several rows of a task, which may be those of several people."""
+    first: dict[Any, int] = {}
+    for i, task in enumerate(frame[column].to_list()):
+        if first.setdefault(task, i) != i:
+            raise AnnotationError(
+                f"column {column!r} holds {task!r} twice, in "
+                f"{rows_of(frame, np.array([first[task], i]))}; keep one row for each task. If "
+                "several people labelled a task, use the command line, and call the column of "
+                "their names as in the annotations (--worker), or give each person a column"
+            )
 
 
 def positions(frame: Frame, path: Path, chosen: BoolArray) -> tuple[str, ...]:

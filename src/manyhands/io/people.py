@@ -130,10 +130,29 @@ def _some(names: set[str]) -> str:
 
 def _read_people(path: Path, read: Any, options: Mapping[str, Any]) -> AnnotationTable:
     """Read the labels of people from their own file: a long table, or a column for each person."""
+    own = options_of_people(path, options)[1]
+    refuse_queue(path, dict(own), f"people={str(path)!r}")
+    try:
+        table: AnnotationTable = read(path, **own)[0]
+    except AnnotationError as error:
+        raise AnnotationError(f"people={str(path)!r}: {error}") from error
+    return table
+
+
+def options_of_people(
+    path: Path, options: Mapping[str, Any]
+) -> tuple[Sequence[str], dict[str, Any]]:
+    """Return the header of a file of people's labels, and how it is read: long, or a column each.
+
+    Parameters
+    ----------
+    path : Path
+    options : dict
+        How the annotations are read.
+    """
     own = {name: options[name] for name in SHARED_OPTIONS if options.get(name) is not None}
     documents = open_documents(path, most=200, stated=stated_of(dict(own)))
     header = documents[0].header or list(documents[0].first) if documents else []
-    refuse_queue(path, dict(own), f"people={str(path)!r}")
     own = shared_options(options, header)
     for name in ("worker", "label"):
         if options.get(name, name) in header:
@@ -144,11 +163,7 @@ def _read_people(path: Path, read: Any, options: Mapping[str, Any]) -> Annotatio
         is_long = False
     if header and not is_long:
         own["format"] = "wide"
-    try:
-        table: AnnotationTable = read(path, **own)[0]
-    except AnnotationError as error:
-        raise AnnotationError(f"people={str(path)!r}: {error}") from error
-    return table
+    return header, own
 
 
 def shared_options(options: Mapping[str, Any], header: Sequence[str]) -> dict[str, Any]:

@@ -348,9 +348,9 @@ def _of_store(
         return aggregate_store(
             store,
             _method(how),
-            read_gold_option(how.gold, options),
+            read_gold_option(how.gold, options, table=store),
             how.out,
-            known=read_known_option(how.known, options),
+            known=read_known_option(how.known, options, store),
             history=None if how.history is None else read_history(how.history, store, **own),
             checkpoint=checkpoint,
             engine=engine,
@@ -380,24 +380,26 @@ def _of_tables(
         aggregator = _method(how)  # Before anything is read, unless the table decides.
     if how.out is not None:
         check_output(how.out, how.to)
-    path, faults, gold, known = one_or_all(tables), Faults(), None, None
+    path, faults, table, gold, known = one_or_all(tables), Faults(), None, None, None
     if how.continue_ is not None:
         _read_as_the_fit(how.continue_, options)
     with faults.noted(), warnings.catch_warnings():
         if how.continue_ is not None:  # A batch may well hold one grade, and the scale is settled.
             warnings.filterwarnings("ignore", f".*{SKEWED_ARE_NAMES}")
         table, export = read_with_account(path, **options)
+    averages = table is not None and _averages(how, table, aggregator)
+    like = table.with_scale("interval") if averages else table
     with faults.noted():
-        gold = read_gold_option(how.gold, options, annotations=tables)
+        gold = read_gold_option(how.gold, options, annotations=tables, table=like)
     with faults.noted():
-        known = read_known_option(how.known, options)
+        known = read_known_option(how.known, options, like)
     faults.tell()
     ask_how_gold_was_chosen(gold, how.gold, table)
     if export is not None:
         report_losses(export, path)
     elif how.to != TABLE:
         export = read_items(path, table, **options)
-    if _averages(how, table, aggregator):
+    if averages:
         more: dict[str, Any] = {"known": known, "keep_formulas": keep_formulas}
         more["title"] = f"Values of {tables[0].name}"
         if how.out is not None:

@@ -514,7 +514,8 @@ def next_(
     if model is None:
         known_labels = read_gold_of_fit(known, read.table, options)
     else:
-        given, own = read_known_option(known, options), read_gold_option(gold, options)
+        given = read_known_option(known, options, read.table)
+        own = read_gold_option(gold, options, table=read.table)
         table, found = figures_in(model, read.table, given, own)
         if found.basis is None:
             raise AnnotationError(f"{model} holds labels of one class, so there is nothing to ask")
@@ -1017,7 +1018,8 @@ def review(
     size = n if n is not None else 0 if random else 100
     draw: dict[str, Any] = {"by": by.value, "n": size, "random": random, "random_state": seed}
     if model is not None:
-        given, own = read_known_option(known, options), read_gold_option(gold, options)
+        given = read_known_option(known, options, read.table)
+        own = read_gold_option(gold, options, table=read.table)
         table, found = figures_in(model, read.table, given, own)
         if found.basis is None:
             raise AnnotationError(f"{model} holds labels of one class, so none can be wrong")
@@ -1157,7 +1159,8 @@ def annotators(
         judged = annotators_are_judged(table, fitted.is_known_)
         lists = profile_annotators(table, fitted, export, gold=truth and truth.values, joined=False)
     else:
-        given, own = read_known_option(known, options), read_gold_option(gold, options)
+        given = read_known_option(known, options, table)
+        own = read_gold_option(gold, options, table=table)
         table, found = figures_in(model, table, given, own)
         truth = read_checked(gold, table, options, "--gold")
         times: dict[str, Any] = dict(times_of(export, found.inputs.table))
