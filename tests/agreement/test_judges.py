@@ -176,6 +176,26 @@ def test_a_judge_of_part_of_the_items_is_compared_on_these():
     assert found[4].high - found[4].low == pytest.approx(alone[4].high - alone[4].low, rel=0.05)
 
 
+@pytest.mark.parametrize("values", [None, [0.0, 1.0, 4.0]])
+def test_the_bias_of_a_judge_is_its_mean_minus_that_of_people_by_cluster(small, values):
+    A, _ = small
+    cluster = np.tile(np.arange(8), 3) // 2
+    table = AnnotationTable.from_matrix(A, ordered=True)
+    (judge,) = quiet(table, [0, 1, 2], cluster=cluster, values=values).judges
+    x = np.arange(3.0) if values is None else np.array(values)
+    people = np.array([x[row[:3][row[:3] >= 0]].mean() for row in A])
+    higher = x[A[:, 3]] - people
+    parts = np.array([higher[cluster != c].mean() for c in range(4)])
+    half = student.ppf(0.975, 3) * np.sqrt(3 * parts.var())
+    expected = higher.mean(), higher.mean() - half, higher.mean() + half
+    assert (judge.bias, judge.bias_low, judge.bias_high) == pytest.approx(expected)
+
+
+def test_labels_that_are_names_have_no_bias(small):
+    (judge,) = quiet(AnnotationTable.from_matrix(small[0]), [0, 1, 2]).judges
+    assert np.isnan([judge.bias, judge.bias_low, judge.bias_high]).all()
+
+
 def test_a_tie_that_a_judge_hardly_gives_is_told_by_value():
     rng = np.random.default_rng(6)
     truth = rng.choice(3, 400, p=[0.4, 0.3, 0.3])

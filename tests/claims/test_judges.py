@@ -29,14 +29,16 @@ def of_a_set(frame):
 
 
 def coverage(grades, is_model, document, n_drawn, runs):
-    """Shares of the intervals of mean and shares that hold the truth, with and without clusters."""
+    """Shares of the intervals that hold the truth, with and without the documents as clusters."""
     rng = np.random.default_rng(1)
     people = np.ma.masked_less(grades[:, is_model == 0], 0)
     truth = {k: (people == k).mean(axis=1).mean() for k in range(1, 6)}
     truth["mean"] = people.mean(axis=1).mean()
+    bias = (grades.T - people.mean(axis=1)).mean(axis=1)
     names = [f"gpt-{k}" if model else f"person{k}" for k, model in enumerate(is_model)]
     families = {name: "llm" for name in names if name.startswith("gpt")}
     hits = {(how, what): [] for how in ("with", "without") for what in ("mean", "shares")}
+    hits["with", "bias"] = []
     for _ in range(runs):
         drawn = np.isin(document, rng.choice(np.unique(document), n_drawn, replace=False))
         given = np.where(drawn[:, None] | (is_model == 1), grades, -1)
@@ -45,6 +47,10 @@ def coverage(grades, is_model, document, n_drawn, runs):
         ).with_groups(families)
         with silenced():
             found = compare_judges(table, cluster=document)
+        hits["with", "bias"] += [
+            judge.bias_low <= bias[names.index(judge.name)] <= judge.bias_high
+            for judge in found.judges
+        ]
         for how, cluster in (("with", document), ("without", None)):
             shares = shares_of(table, found, cluster=cluster)
             hits[how, "mean"].append(held(shares["mean"], truth["mean"]))
@@ -60,6 +66,7 @@ def test_intervals_of_drawn_documents_hold_as_often_as_told_and_not_without_the_
     found = coverage(*in_documents(np.random.default_rng(0)), n_drawn=20, runs=120)
     assert found["with", "mean"] >= 0.92
     assert found["with", "shares"] >= 0.92
+    assert found["with", "bias"] >= 0.92
     assert found["without", "mean"] <= 0.8
     assert found["without", "shares"] <= 0.88
 
@@ -75,5 +82,6 @@ def test_intervals_of_drawn_articles_of_a_real_set(data_home, question):
     found = coverage(*of_a_set(frame), n_drawn=30, runs=40)
     assert found["with", "mean"] >= 0.9
     assert found["with", "shares"] >= 0.9
+    assert found["with", "bias"] >= 0.9
     assert found["without", "mean"] <= 0.85
     assert found["without", "shares"] <= 0.9

@@ -164,10 +164,50 @@ def test_uses_of_classes_are_told_by_a_column_of_items(crowd):
 def test_the_output_says_how_labels_are_compared(crowd):
     names = ("judges", "all.csv", "--groups", "kind")
     assert "compared as names" in done(*names).stdout
-    assert done_json(*names)["compared_as"] == {"kind": "names", "order": None}
+    assert done_json(*names)["compared_as"] == {"kind": "names", "order": None, "unit": None}
     grades = (*names, "--ordered", "--classes", "owl,cat,dog")
     assert "compared as grades, in the order owl, cat, dog" in done(*grades).stdout
-    assert done_json(*grades)["compared_as"] == {"kind": "grades", "order": ["owl", "cat", "dog"]}
+    order = {"kind": "grades", "order": ["owl", "cat", "dog"], "unit": "grades"}
+    assert done_json(*grades)["compared_as"] == order
+
+
+def graded(home, step=1, shift=-1):
+    """Two people and two models who grade 1 to 5: one like people, one lower by ``shift``."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, 6, 80)
+    rows = ["task,worker,label,kind,asked,document"]
+    for who, change in (("ann", 0), ("bea", 0), ("gpt-4o", 0), ("llama-3", shift)):
+        kind = "llm" if "-" in who else "person"
+        given = np.clip(truth + change + rng.integers(-1, 2, 80) * (rng.random(80) < 0.4), 1, 5)
+        rows += [f"i{i},{who},{step * given[i]},{kind},a,d{i // 4}" for i in range(80)]
+    (home / "grades.csv").write_text("\n".join(rows))
+
+
+def lines_after(said, start):
+    """The indented lines below a line that begins so."""
+    lines = said.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(start))
+    last = next(i for i in range(first + 1, len(lines)) if not lines[i].startswith("  "))
+    return lines[first + 1 : last]
+
+
+def test_how_much_higher_or_lower_a_judge_grades_is_told(home):
+    graded(home)
+    args = ("judges", "grades.csv", "--groups", "kind", "--ordered", "--cluster", "document")
+    same, lower = lines_after(done(*args).stdout, "How much higher or lower")
+    assert same.startswith("  gpt-4o ")
+    assert "lower to 0." in same
+    assert lower.startswith("  llama-3  0.9")
+    assert "grades lower (0." in lower
+    judge = done_json(*args)["judges"][1]
+    assert judge["bias_low"] < -0.9 < judge["bias_high"] < 0
+    assert "How much higher" not in done(*args[:4], "--scale", "nominal").stdout
+
+
+def test_scores_that_are_no_steps_of_one_are_points(home):
+    graded(home, step=20)
+    args = ("judges", "grades.csv", "--groups", "kind", "--ordered")
+    assert "points lower (1" in done(*args).stdout
 
 
 def test_one_model_in_a_file_of_its_own(crowd):

@@ -40,6 +40,17 @@ def test_the_section_says_what_the_comparison_found(table):
     assert f"{expected.judges[0].r:.2f}" in text
 
 
+def test_grades_are_compared_with_those_of_people(table):
+    codes = table.to_matrix(codes=True).astype(int)
+    graded = AnnotationTable.from_matrix(
+        codes, ordered=True, annotators=table.annotators.tolist()
+    ).with_groups({"<gpt>": "llm", "llama": "llm"})
+    html = render_report(summarize(graded))
+    judge = compare_judges(graded).judges[0]
+    way = "lower" if judge.bias < 0 else "higher"
+    assert f"{abs(judge.bias):.2f} grades {way}" in html
+
+
 @pytest.mark.parametrize("groups", [None, {}, {"<gpt>": "llm"}])
 def test_without_families_there_is_no_section(table, groups):
     assert summarize(table if groups is None else table.with_groups(groups))["judges"] is None

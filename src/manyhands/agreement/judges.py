@@ -126,6 +126,9 @@ class Judge:
     more_items : float
         Rough factor by which the number of items would have to grow for a verdict; 1 if there is a
         verdict, NaN if unknown.
+    bias, bias_low, bias_high : float
+        Mean of the judge's grades minus the mean of people's on the same items, in the numbers of
+        the classes, and its interval; NaN where labels are names.
     classes : tuple of ClassUse
         How often the judge gives each class, compared with people.
     """
@@ -140,6 +143,9 @@ class Judge:
     n_items: int
     may_be_best: bool
     more_items: float
+    bias: float
+    bias_low: float
+    bias_high: float
     classes: tuple[ClassUse, ...]
 
 
@@ -265,8 +271,9 @@ def compare_judges(
     Returns
     -------
     JudgeComparison
-        ``.judges`` with ``name``, ``r``, ``low``, ``high`` and ``verdict`` each, the best first;
-        ``.people``, ``.left_out`` and ``.notes``.
+        ``.judges``, the best first, with ``name``, ``r``, ``low``, ``high`` and ``verdict`` each,
+        and ``bias``, by how much they grade higher than people; ``.people``, ``.left_out`` and
+        ``.notes``.
 
     Raises
     ------
@@ -766,6 +773,7 @@ class _Comparison:
                     len(rows),
                     judge in best,
                     float(more),
+                    *self._bias(rows, share, level),
                     tuple(self._use_of_classes(rows, share, level)),
                 )
             )
@@ -786,6 +794,15 @@ class _Comparison:
             margin,
             level,
         )
+
+    def _bias(self, rows: IntArray, share: Sparse, level: float) -> tuple[float, float, float]:
+        """Return by how much a judge grades higher than people, and the interval of this."""
+        values = self.labels.values
+        if values is None or not len(rows):
+            return np.nan, np.nan, np.nan
+        higher = np.asarray((share - self.share[rows]) @ values)[:, None]
+        (mean,), (reach,) = self._mean_with_reach(rows, higher, level, tests=1)
+        return float(mean), float(mean - reach), float(mean + reach)
 
     def _use_of_classes(self, rows: IntArray, share: Sparse, level: float) -> Iterator[ClassUse]:
         """Compare shares of classes, over all items and over those of each value of ``by``."""

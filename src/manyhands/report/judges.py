@@ -90,12 +90,16 @@ def judged(table: AnnotationTable, *, is_random: bool = False, **options: Any) -
 
 
 def compared_as(table: AnnotationTable, values: Any = None) -> dict[str, Any]:
-    """Return whether labels agree by name or as grades, and the order of these."""
+    """Return whether labels agree by name or as grades, and the order and unit of these."""
     numbers = values_of_classes(table, values)
     if numbers is None:
-        return {"kind": "names", "order": None}
+        return {"kind": "names", "order": None, "unit": None}
     order = np.argsort(numbers, kind="stable")
-    return {"kind": "grades", "order": [_plain(value) for value in table.classes[order].tolist()]}
+    return {
+        "kind": "grades",
+        "order": [_plain(value) for value in table.classes[order].tolist()],
+        "unit": "grades" if (np.diff(numbers[order]) == 1).all() else "points",
+    }
 
 
 def as_dict(found: JudgeComparison) -> dict[str, Any]:
@@ -264,6 +268,15 @@ def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
     yield "  * means that no other judge is clearly better"
     if lines := list(open_lines(found)):
         yield from ("", *lines)
+    if biased := [judge for judge in found["judges"] if judge["bias"] is not None]:
+        yield ""
+        yield (
+            "How much higher or lower than people each judge grades the same items, with its "
+            "interval:"
+        )
+        unit = found["compared_as"]["unit"]
+        for judge in biased:
+            yield f"  {judge['name']!s:<{width}}  {bias_of(judge, unit)}"
     yield from class_lines(found)
 
 
@@ -292,6 +305,22 @@ def line_of(judge: Mapping[str, Any]) -> str:
         ends = f"{judge['low']:.2f}, {judge['high']:.2f}"
     best = "  *" if judge["may_be_best"] else ""
     return f"{judge['r']:.2f} [{ends}]  {judge['verdict']}{best}"
+
+
+def bias_of(judge: Mapping[str, Any], unit: str) -> str:
+    """By how many grades a judge grades higher or lower than people, in words."""
+
+    def way(value: float) -> str:
+        return "lower" if value < 0 else "higher"
+
+    bias, low, high = judge["bias"], judge["bias_low"], judge["bias_high"]
+    if low is None or high is None:
+        ends = "no bounds"
+    elif way(low) == way(high):
+        ends = " to ".join(f"{end:.2f}" for end in sorted((abs(low), abs(high))))
+    else:
+        ends = f"{-low:.2f} lower to {high:.2f} higher"
+    return f"{abs(bias):.2f} {unit} {way(bias)} ({ends})"
 
 
 def _number(value: float | None) -> str:
@@ -430,6 +459,10 @@ JUDGES = Section(
     "Can the models stand in for people?",
     "judges.html",
     judges_section,
-    words={"difference_of": difference_of, "most_differences": MOST_DIFFERENCES},
+    words={
+        "bias_of": bias_of,
+        "difference_of": difference_of,
+        "most_differences": MOST_DIFFERENCES,
+    },
     answer=answer_judges,
 )
