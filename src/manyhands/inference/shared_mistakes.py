@@ -614,8 +614,8 @@ def _tell_of_declared(
             if said:
                 _LOG.info("%s", said)
         _LOG.info(
-            "families are declared and no gold is given: accuracies are estimates from agreement; "
-            "mistakes that all groups share would make them too high"
+            "families are declared and the fit has no known labels: it estimates accuracies from "
+            "agreement, and mistakes that all groups share would make them too high"
         )
     if only and len(names) == 2:
         warn_caller(_of_two(table, names, innocent, n_gold), NotIdentifiableWarning)
