@@ -10,6 +10,7 @@ from manyhands import AnnotationTable, DawidSkene, render_report, summarize
 from manyhands.agreement import krippendorff_alpha, summary
 from manyhands.io import read_gold
 from manyhands.metrics import ranked_probability_score
+from manyhands.report.annotators import answer_right
 from manyhands.report.headline import headline
 from tests.cli.conftest import done, done_json, write_csv
 from tests.report.conftest import Page
@@ -208,3 +209,40 @@ def test_where_nothing_decides_who_is_right_no_price_of_annotations_is_told():
     text = page_text(found)
     assert "It is not known whether more annotations are worth their price" in text
     assert "More annotations help" not in text
+
+
+# -- what checked labels show of annotators -------------------------------------------------------
+
+
+def sample_of(y, size, seed=0):
+    """The true grades of some items, drawn at random, by id."""
+    drawn = np.random.default_rng(seed).choice(len(y), size, replace=False)
+    return {int(i): int(y[i]) for i in drawn}
+
+
+def test_known_labels_drawn_at_random_measure_annotators_as_gold_does():
+    """Counted by hand, flagged alike, and said; a review's queue measures nobody."""
+    table, y = ratings(400, bias=np.array([0, 0, 0, 0, 0, 0, 0, 2.0]))
+    given, own = sample_of(y, 80), np.array([*sample_of(y, 80)])
+    by_gold = summarize(table, aggregator=DawidSkene().fit(table), gold=given)
+    known = DawidSkene().fit(table, gold=given, random_gold=[*given])
+    by_known = summarize(table, aggregator=known)
+    columns = ("n_annotations", "gold", "flags")
+    rows = [{row["id"]: [row[c] for c in columns] for row in s["annotators"]["rows"]}
+            for s in (by_gold, by_known)]  # fmt: skip
+    assert rows[0] == rows[1]
+    assert any("below the median on gold" in flags for *_, flags in rows[1].values())
+    matrix = table.to_matrix()[own]
+    for r, name in enumerate(table.annotators.tolist()):
+        seen = matrix[:, r] >= 0
+        right = (matrix[seen, r] == y[own[seen]]).sum()
+        assert (rows[1][name][1]["n"], rows[1][name][1]["right"]) == (seen.sum(), right)
+    text = page_text(by_known)
+    assert "The 80 known labels that were drawn at random count as gold here." in text
+    assert "Right by gold" in text
+    assert "measured on" in answer_right(by_known)[1]
+    assert answer_right(by_known)[1].split(",")[0] == answer_right(by_gold)[1].split(",")[0]
+    queue = summarize(table, aggregator=DawidSkene().fit(table, gold=given))
+    assert queue["annotators"]["n_with_gold"] == 0
+    assert "Right by gold" not in page_text(queue)
+    assert "The 80 known labels do not measure the annotators" in page_text(queue)

@@ -257,7 +257,8 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
     """Return the columns of ``annotators.csv``, from sums over the shards.
 
     A store keeps neither the order of annotations nor their times, so no flag is based on these.
-    ``gold`` holds true classes, -1 where unknown.
+    ``gold`` holds true classes, -1 where unknown. Known labels that were drawn at random measure
+    annotators, too.
     """
     store, posterior, judged = labels.store, labels.aggregator.posterior_, _are_judged(labels)
     n_annotators, n_classes = store.n_annotators, store.n_classes
@@ -272,6 +273,10 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
     passes, measured = np.zeros((2, n_annotators), dtype=np.int64), np.zeros((2, n_annotators))
     best = gold_of_most(gold, store.annotations_per_instance() > 0)
     truth = labels.codes if best is None else best
+    drawn = labels.aggregator.sampled_rows_
+    if labels.clamped is not None and len(drawn):
+        gold = np.full(store.n_instances, -1) if gold is None else gold.copy()
+        gold[drawn] = np.where(gold[drawn] < 0, labels.clamped[drawn], gold[drawn])
     for number, own in enumerate(labels.places()):
         table, rows = store.table(number), np.asarray(posterior[own])
         part = AnswerCounts.of(table, rows)

@@ -39,7 +39,7 @@ from manyhands.report.confusions import (
 )
 from manyhands.report.doubts import SHARED, is_open_who_shares
 from manyhands.report.filters import name, percent, percent_range, rest_lines
-from manyhands.report.gold import gold_by_annotator, rows_by_gold
+from manyhands.report.gold import gold_by_annotator, measured_annotations, rows_by_gold
 from manyhands.report.headline import find_levels, share_of_wrong
 from manyhands.report.inputs import Inputs
 from manyhands.report.labels import most_doubtful
@@ -121,6 +121,8 @@ def annotators_section(found: Findings) -> Content | None:
         "source": inferred.name,
         "judged": inputs.judged,
         "median_accuracy": float(np.median(accuracy)) if accuracy else None,
+        "measured": _measured(inputs),
+        "known": _told_known(inputs),
         "n_with_gold": sum(row["gold"] is not None for row in profiles),
         "n_at_or_below_chance": _count_at_or_below(1.0 / table.n_classes, profiles),
         "n_judged_by_gold": sum(map(_has_gold, profiles)),
@@ -131,6 +133,31 @@ def annotators_section(found: Findings) -> Content | None:
         "rest": _rest(rest),
         "matrices": note,
     }
+
+
+def _measured(inputs: Inputs) -> dict[str, float] | None:
+    """How many annotations are right on the items that measure annotators, and on how many."""
+    gold = inputs.judging
+    n = 0 if gold is None else int((inputs.annotated & (gold >= 0)).sum())
+    return None if gold is None or not n else measured_annotations(inputs, gold) | {"n_items": n}
+
+
+def _told_known(inputs: Inputs) -> str:
+    """Say whether known labels measure annotators; "" without known labels."""
+    known = inputs.known
+    if known is None or not (n := int((known & inputs.annotated).sum())):
+        return ""
+    drawn = 0 if inputs.drawn is None else int((inputs.drawn & inputs.annotated).sum())
+    if not drawn:
+        is_one = n == 1
+        return (
+            f"The {counted(n, 'known label')} {'does' if is_one else 'do'} not measure the "
+            "annotators, because nothing says that they were drawn at random (a column “chosen” "
+            "that holds “random”). A review lists items on which somebody was probably wrong."
+        ).replace("they were", "it was" if is_one else "they were")
+    those = counted(drawn, "known label")
+    was = "that was drawn at random counts" if drawn == 1 else "that were drawn at random count"
+    return f"The {those} {was} as gold here."
 
 
 def annotator_profiles(
@@ -169,10 +196,11 @@ def _grade(inputs: Inputs, profiles: list[Profile], judge: Any) -> None:
     wrong, far = 1.0 - rows[np.arange(len(r)), table.label], 1.0 - near_share(rows, table.label)
     sums = [np.bincount(r, x, table.n_annotators).astype(np.float64) for x in (wrong, far)]
     _add_grades(profiles, sums[0], sums[1], severe, judged=inputs.judged)
-    if inputs.gold is None:
+    if inputs.judging is None:
         return
-    judged = inputs.gold[table.instance] >= 0
-    near = judged & (np.abs(table.label - inputs.gold[table.instance]) <= 1)
+    gold = inputs.judging[table.instance]
+    judged = gold >= 0
+    near = judged & (np.abs(table.label - gold) <= 1)
     n, k_near = (np.bincount(r[mask], minlength=table.n_annotators) for mask in (judged, near))
     for k, row in enumerate(profiles):
         if row["gold"] is not None and n[k]:
@@ -837,10 +865,8 @@ def measured_by_gold(s: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
     The median of the annotators' own shares says nothing if each has a gold label or two.
     """
-    gold = s.get("gold")
-    if not gold or gold["n"] < FEW_TIMED or "low" not in gold["annotations"]:
-        return None
-    return dict(gold["annotations"])
+    found = (s.get("annotators") or {}).get("measured")
+    return found if found and found["n_items"] >= FEW_TIMED else None
 
 
 def _looks(found: Mapping[str, Any]) -> str:

@@ -51,7 +51,7 @@ def gold_section(found: Findings) -> Content | None:
         "n_without": int((inputs.annotated & (inputs.gold < 0)).sum()),
         "minority": inputs.table.classes[minority[::-1][: LIMITS["named"]]],
         "n_minority": len(minority),
-        "annotations": _annotations(inputs, judged),
+        "annotations": measured_annotations(inputs, inputs.gold),
         "rows": _rows(inputs, judged),
         "doubts": _doubts(inputs, inputs.inferred.posterior),
     }
@@ -110,12 +110,12 @@ def _calibration(
     }
 
 
-def _annotations(inputs: Inputs, judged: BoolArray) -> dict[str, float]:
-    """Share of correct annotations of the judged instances, by gold and as inferred."""
-    table, gold, inferred = inputs.table, inputs.gold, inputs.inferred
-    if gold is None or inferred is None:
-        raise ValueError("gold and inferred labels are needed")
-    rows = judged[table.instance]
+def measured_annotations(inputs: Inputs, gold: IntArray) -> dict[str, float]:
+    """Share of correct annotations of the items with gold, by gold and as inferred."""
+    table, inferred = inputs.table, inputs.inferred
+    if inferred is None:
+        raise ValueError("inferred labels are needed")
+    rows = gold[table.instance] >= 0
     instance, label = table.instance[rows], table.label[rows]
     right = label == gold[instance]
     low, high = share_of_clusters(right, instance)
@@ -149,9 +149,9 @@ def share_of_clusters(right: BoolArray, cluster: IntArray) -> tuple[float, float
 
 def gold_by_annotator(inputs: Inputs) -> list[dict[str, Any] | None] | None:
     """Measured accuracy of every annotator on instances with gold, with a 95 % interval."""
-    if inputs.gold is None:
+    if inputs.judging is None:
         return None
-    found = right_by_gold(inputs.table, inputs.gold)
+    found = right_by_gold(inputs.table, inputs.judging)
     if not found.n.any():
         return None
     return rows_by_gold(found)

@@ -112,6 +112,18 @@ class Inputs:
         mask[rows] = True
         return mask
 
+    @cached_property
+    def judging(self) -> IntArray | None:
+        """Gold, and known labels that were drawn at random: codes that measure annotators.
+
+        A known label that a queue chose measures nobody: its item may be there because of a
+        mistake of those who annotated it.
+        """
+        if self.drawn is None or self.inferred is None:
+            return self.gold
+        gold = np.full(self.table.n_instances, MISSING) if self.gold is None else self.gold
+        return np.where(self.drawn & (gold < 0), self.inferred.codes, gold)
+
     @property
     def _given_to(self) -> Any:
         """The model that was fitted with the known labels."""

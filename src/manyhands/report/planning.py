@@ -149,8 +149,8 @@ def screening_of(inputs: Inputs, basis: Basis) -> Screening:
     table, model, gold = inputs.table, basis.model, None
     if inputs.inferred is not None and not inputs.inferred.probable:
         model = filled_rows(inputs.inferred.posterior)
-    if inputs.gold is not None:
-        gold = np.array([*table.classes.tolist(), None], dtype=object)[inputs.gold]
+    if inputs.judging is not None:
+        gold = np.array([*table.classes.tolist(), None], dtype=object)[inputs.judging]
     seen = {"times": inputs.ended, "seconds": inputs.seconds, "gold": gold}
     return screened(table, model, judged=inputs.judged, **seen)
 

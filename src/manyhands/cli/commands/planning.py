@@ -1176,7 +1176,8 @@ def annotators(
         print_json({"level": LEVEL, "annotators": records_of(lists)})
         return
     own = ("accuracy", "95 % interval") if judged else ()
-    measured = () if truth is None else ("n_gold", "accuracy_on_gold")
+    is_measured = truth is not None or any(lists["n_gold"])  # Known labels may measure, too.
+    measured = ("n_gold", "accuracy_on_gold") if is_measured else ()
     graded = judged and "severity" in columns
     grades = ("within_one_grade", "severity") if graded else ()
     names = ("annotator", "n_annotations", *own, *grades, *measured, "reason to look")
@@ -1192,7 +1193,7 @@ def annotators(
         if judged
         else "accuracy_on_gold: measured on gold labels. The annotations alone do not show how "
         "good anybody is, so no accuracy is expected"
-        if truth is not None
+        if is_measured
         else "It is not known how often each annotator is right: the annotations do not show how "
         f"good anybody is. {SAMPLE_TELLS}"
     )
