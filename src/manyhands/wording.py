@@ -34,7 +34,7 @@ RANDOM_ITEMS_TELL = (
 SEVERITY = (
     "severity: by how many grades an annotator grades too high compared with the others, or too "
     "low "
-    "where it is negative; whether all of them grade too high cannot be seen without gold labels"
+    "where it is negative; whether all of them grade too high, only gold labels can show"
 )
 """Definition of the severity of an annotator of grades."""
 
@@ -348,6 +348,26 @@ def compared_with(n_known: int) -> str:
     if not n_known:
         return "compared with the others"
     return f"compared with the labels, {n_known:,} of which {'is' if n_known == 1 else 'are'} known"
+
+
+def told_of_crowd(value: float, low: float, high: float, n_items: int, unit: str = "") -> str:
+    """Say whether annotations are too high or too low on average, measured on gold labels.
+
+    Examples
+    --------
+    >>> told_of_crowd(0.31, 0.12, 0.5, 80, " grades").split("annotations ")[1]
+    'are on average 0.3 grades too high (0.1 to 0.5).'
+    >>> told_of_crowd(0.1, -0.1, 0.3, 80, " grades").split(": ")[1]
+    'at most 0.1 grades too low, and at most 0.3 grades too high.'
+    """
+    on = f"On the {counted(n_items, 'item')} with gold labels, the annotations are on average"
+    if told := too_much(value, low, high, unit):
+        return f"{on} {told.removeprefix('rates ')}."
+    least, most = (f"{ceil(abs(end) * 10 - 1e-9) / 10:.1f}{unit}" for end in (low, high))
+    return (
+        f"{on} neither clearly too high nor too low: at most {least} too low, and at most {most} "
+        "too high."
+    )
 
 
 def outside_ratings(n: int, lowest: float, highest: float) -> str:

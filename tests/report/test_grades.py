@@ -10,6 +10,7 @@ from manyhands import AnnotationTable, DawidSkene, render_report, summarize
 from manyhands.agreement import krippendorff_alpha, summary
 from manyhands.io import read_gold
 from manyhands.metrics import ranked_probability_score
+from manyhands.metrics.grades import deviation_of
 from manyhands.report.annotators import answer_right
 from manyhands.report.headline import headline
 from tests.cli.conftest import done, done_json, write_csv
@@ -125,7 +126,7 @@ def test_severities_are_told_in_words_and_only_where_they_are_sure(graded):
     first_screen = text[: text.index("The steps are in the order of how many mistakes")]
     assert f"{most[0]} {names[most[0]]}" in first_screen
     assert "Compared with the others" in first_screen
-    assert "with your grades as --known" in first_screen
+    assert "On the 300 items with gold labels, the annotations are on average" in first_screen
 
 
 # -- commands -------------------------------------------------------------------------------------
@@ -218,6 +219,50 @@ def sample_of(y, size, seed=0):
     """The true grades of some items, drawn at random, by id."""
     drawn = np.random.default_rng(seed).choice(len(y), size, replace=False)
     return {int(i): int(y[i]) for i in drawn}
+
+
+def test_gold_shows_whether_all_annotators_grade_too_high():
+    """Severities compare them with each other; the report stops asking for what it was given."""
+    table, y = ratings(400, bias=BIAS + 0.6)
+    model, ask = DawidSkene().fit(table), "grade some items yourself"
+    without = summarize(table, aggregator=model)
+    assert ask in page_text(without)
+    assert "with your grades as --known" in page_text(without)
+    assert "Whether all annotators grade too high cannot be seen without gold" in page_text(without)
+    given = sample_of(y, 80)
+    own = np.isin(table.instance, [*given])
+    off = (table.label + 1 - y[table.instance])[own]
+    for found in (
+        summarize(table, aggregator=model, gold=given),
+        summarize(table, aggregator=DawidSkene().fit(table, gold=given, random_gold=[*given])),
+    ):
+        measured = found["annotators"]["measured"]["too_high"]
+        assert measured["value"] == pytest.approx(off.mean())
+        assert 0 < measured["low"] < (table.label + 1 - y[table.instance]).mean() < measured["high"]
+        told = f"the annotations are on average {off.mean():.1f} grades too high ("
+        assert f"On the 80 items with gold labels, {told}" in page_text(found)
+        assert ask not in page_text(found)
+        assert "cannot be seen without gold" not in page_text(found)
+    worst = {row["id"]: row for row in found["annotators"]["rows"]}["w3"]["gold"]
+    rows = own & (table.annotator == 3)
+    assert worst["too_high"]["value"] == pytest.approx(
+        (table.label + 1 - y[table.instance])[rows].mean()
+    )
+    said = f"On {worst['n']} items with gold labels, this annotator {worst['too_high']['told']}."
+    assert said in page_text(found)
+
+
+def test_intervals_of_how_far_annotations_are_off_hold_the_truth():
+    """Annotations of an item are off together, so they count for less than as many single ones."""
+    rng, held, naive = np.random.default_rng(0), [], []
+    for _ in range(400):
+        item = np.repeat(np.arange(30), rng.integers(1, 9, 30))
+        off = (rng.normal(0.3, 1.0, 30)[item] + rng.normal(0, 0.5, len(item))) * 1000
+        found = deviation_of(off.round().astype(int), np.zeros(len(item), dtype=int), item)
+        held.append(found.low < 300 < found.high)
+        naive.append(abs(off.mean() - 300) < 1.96 * off.std(ddof=1) / np.sqrt(len(off)))
+    assert 0.91 < np.mean(held) < 0.98
+    assert np.mean(naive) < 0.75
 
 
 def test_known_labels_drawn_at_random_measure_annotators_as_gold_does():

@@ -40,6 +40,7 @@ from manyhands.jobs.outputs import (
 from manyhands.metrics.certainty import certainty_of, with_open
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
+from manyhands.report.annotators import told_of_all
 from manyhands.report.headline import tell_decided, tell_labels
 from manyhands.report.labels import told_of_usable
 from manyhands.report.review import half_of_wrong
@@ -113,9 +114,10 @@ def aggregate_table(
         words), as if no label were left open, ``decided`` (level and headline of the labels that
         were decided; None if none was left open), ``annotators`` (annotator, n_annotations,
         severity in grades, severity_low_95, severity_high_95, severity_in_words; of grades, by
-        methods that estimate it), ``files`` (what was written), and ``gold``: metrics on the
-        annotated instances that have gold and are
-        not in ``known``, or None.
+        methods that estimate it), ``too_high`` (whether all annotators together grade too high or
+        too low, in words; "" with too little gold or without a report), ``files`` (what was
+        written), and ``gold``: metrics on the annotated instances that have gold and are not in
+        ``known``, or None.
 
     Raises
     ------
@@ -295,6 +297,7 @@ def _concluded(
         **told.to_dict(),
         "decided": some,
         "annotators": severity_rows(aggregator),
+        "too_high": told_of_all(summary),
         "files": [str(path) for path in files],
         "gold": metrics,
     }

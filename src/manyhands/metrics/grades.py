@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import t
 
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.labels import is_scale_of_grades
@@ -154,3 +155,50 @@ def near_share(posterior: FloatArray, codes: IntArray) -> FloatArray:
     """Return the probability that each label is at most one grade off, shape (n,)."""
     near = np.abs(np.arange(posterior.shape[1]) - codes[:, None]) <= 1
     return np.asarray((posterior * near).sum(axis=1))
+
+
+class Deviation(NamedTuple):
+    """By how many grades annotations are too high on average, with a 95 % interval.
+
+    Attributes
+    ----------
+    value, low, high : float
+        Negative where annotations are too low.
+    n_items : int
+        Items with a true grade.
+    """
+
+    value: float
+    low: float
+    high: float
+    n_items: int
+
+
+def deviation_of(given: IntArray, true: IntArray, item: IntArray) -> Deviation | None:
+    """Return how far annotations are above the true grades; None with fewer than two items.
+
+    Annotations of an item are off together, so the interval rests on how items differ (ratio
+    estimator, t distribution).
+
+    Parameters
+    ----------
+    given, true, item : integer arrays of shape (m,)
+        Grade that each annotation gives, the true grade, and the item.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> off = deviation_of(np.array([1, 2, 3, 3]), np.array([1, 1, 3, 2]), np.array([0, 0, 1, 2]))
+    >>> off.value, off.n_items
+    (0.5, 3)
+    """
+    _, place = np.unique(item, return_inverse=True)
+    n = np.bincount(place)
+    if len(n) < 2:
+        return None
+    off = (given - true).astype(np.float64)
+    mean = float(off.mean())
+    apart = np.bincount(place, off) - n * mean
+    error = np.sqrt(len(n) / (len(n) - 1) * (apart**2).sum()) / len(off)
+    width = float(t.ppf(0.975, len(n) - 1) * error)
+    return Deviation(mean, mean - width, mean + width, len(n))

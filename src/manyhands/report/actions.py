@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from manyhands.codes import ActionCode
-from manyhands.report.annotators import told_severities
+from manyhands.report.annotators import told_of_all, told_severities
 from manyhands.report.commands import told_of_stand_ins
 from manyhands.report.first import (
     MEASURED_NOTE,
@@ -63,9 +63,10 @@ def first_screen(s: Mapping[str, Any]) -> First:
     lines += [headline_of_new_items(s)]
     lines += [text for text in (enough(s.get("plan")),) if text not in told]
     if severe:
+        measured = told_of_all(s)
         asked = (
-            ""
-            if levels.get("n_known")
+            f" {measured}" * bool(measured)
+            if measured or levels.get("n_known")
             else " Before you talk to these annotators, grade some items yourself, and repeat the "
             "command with your grades as --known. Only your grades can show whether the majority "
             "is too strict or too lenient."

@@ -15,7 +15,7 @@ from manyhands.codes import TELL_NOTHING, ActionCode, Flag, WarningCode, advice_
 from manyhands.decision.labels import is_scale_of_grades
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import AnnotatorReliability, annotator_reliability
-from manyhands.metrics.grades import near_share
+from manyhands.metrics.grades import deviation_of, near_share
 from manyhands.planning import AnnotatorScreen, Screening
 from manyhands.planning.screening import (
     ADVICE,
@@ -63,6 +63,7 @@ from manyhands.wording import (
     counted,
     listed,
     shorten,
+    told_of_crowd,
     too_much,
 )
 
@@ -135,11 +136,23 @@ def annotators_section(found: Findings) -> Content | None:
     }
 
 
-def _measured(inputs: Inputs) -> dict[str, float] | None:
-    """How many annotations are right on the items that measure annotators, and on how many."""
+def _measured(inputs: Inputs) -> dict[str, Any] | None:
+    """How many annotations are right on the items that measure annotators, and how far off."""
     gold = inputs.judging
     n = 0 if gold is None else int((inputs.annotated & (gold >= 0)).sum())
-    return None if gold is None or not n else measured_annotations(inputs, gold) | {"n_items": n}
+    if gold is None or not n:
+        return None
+    found: dict[str, Any] = measured_annotations(inputs, gold) | {"n_items": n}
+    table = inputs.table
+    if is_scale_of_grades(table) and n >= FEW_TIMED:
+        rows = np.flatnonzero(gold[table.instance] >= 0)
+        off = deviation_of(table.label[rows], gold[table.instance[rows]], table.instance[rows])
+        if off is not None:
+            step, unit = unit_of_grades(table.classes)
+            value, low, high = (step * each for each in off[:3])
+            told = told_of_crowd(value, low, high, off.n_items, unit and f" {unit}")
+            found["too_high"] = off._asdict() | {"told": told}
+    return found
 
 
 def _told_known(inputs: Inputs) -> str:
@@ -202,9 +215,14 @@ def _grade(inputs: Inputs, profiles: list[Profile], judge: Any) -> None:
     judged = gold >= 0
     near = judged & (np.abs(table.label - gold) <= 1)
     n, k_near = (np.bincount(r[mask], minlength=table.n_annotators) for mask in (judged, near))
+    scale = unit_of_grades(table.classes)
     for k, row in enumerate(profiles):
-        if row["gold"] is not None and n[k]:
-            row["gold"]["within_one"] = float(k_near[k] / n[k])
+        if row["gold"] is None or not n[k]:
+            continue
+        row["gold"]["within_one"] = float(k_near[k] / n[k])
+        if n[k] >= FEW_TIMED:
+            own = np.flatnonzero(judged & (r == k))
+            row["gold"]["too_high"] = _off(table.label[own], gold[own], table.instance[own], scale)
 
 
 def _add_grades(
@@ -226,6 +244,18 @@ def _add_grades(
             row["severity"] = _severity_of(model.severity_[k], model.severity_se_[k], scale)
             if _is_severe(row["severity"]) and row["screen"]["advice"] == NOTHING:
                 row["screen"]["advice"] = SHOW_GRADES
+
+
+def _off(
+    given: IntArray, true: IntArray, item: IntArray, scale: tuple[float, str]
+) -> dict[str, Any] | None:
+    """Return how many grades too high somebody labels, measured on gold, as `_severity_of` does."""
+    off = deviation_of(given, true, item)
+    if off is None:
+        return None
+    step, unit = scale
+    told = too_much(step * off.value, step * off.low, step * off.high, unit and f" {unit}")
+    return {"value": off.value, "low": off.low, "high": off.high, "told": told}
 
 
 def _is_severe(severity: Mapping[str, Any] | None) -> bool:
@@ -860,6 +890,12 @@ def answer_right(s: Mapping[str, Any]) -> Answer:
     return "annotators", f"{text}{looks}{_passes(s['data'])}"
 
 
+def told_of_all(s: Mapping[str, Any]) -> str:
+    """Say whether all annotators together grade too high or too low; "" with too little gold."""
+    found = ((s.get("annotators") or {}).get("measured") or {}).get("too_high") or {}
+    return str(found.get("told", ""))
+
+
 def measured_by_gold(s: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return how many annotations are right by gold, with the interval; None with little gold.
 
@@ -906,6 +942,7 @@ ANNOTATORS = Section(
     words={
         "rest_lines": rest_lines,
         "told_severities": told_severities,
+        "told_of_all": told_of_all,
         "measured_by_gold": measured_by_gold,
         "is_enough": is_enough,
         "REVERSED": REVERSED,

@@ -566,6 +566,8 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
         say(f"left open: {count_with_share(result['n_undecided'], result['n_instances'])}")
     if result.get("level") is not None:  # Else nothing shows how good the annotators are.
         say_severities(result["annotators"], result.get("n_known", 0))
+    if result.get("too_high"):
+        say(result["too_high"])
     shares = {score.name for score in SCORES.values() if score.is_share}
     for name, value in (result["gold"] or {}).items():
         is_number = isinstance(value, int) or name not in shares
