@@ -146,7 +146,7 @@ def test_a_folder_of_means_has_a_report_of_its_own(slider):
     page = Page(Path("again.html").read_text())
     page.check_harmless()
     text = " ".join("".join(page.text).split())
-    assert "The value of a typical item is known to within ± 2" in text
+    assert "The value of a typical item is known to within ± 1.9" in text
     assert "w0 rates" in text
     assert "words 1" in text
     assert {each.key for each in RATING_SECTIONS} <= set(page.ids)
@@ -272,9 +272,43 @@ def test_values_are_not_ranked_where_all_are_equally_sure(tmp_path, monkeypatch)
 def test_an_interval_is_not_promised_to_hold_more_than_the_report_says(slider):
     told = done("aggregate", "slider.csv", *NUMBERS, "--out", "values").stdout
     page = Page(Path("values/report.html").read_text())
-    assumed = "if ratings scatter as evenly as the method assumes"
+    assumed = "if ratings scatter as evenly as the method assumes, and annotators do not share"
     assert assumed in " ".join(told.split())
     assert assumed in " ".join(" ".join(page.text).split())
+    assert "(95 % interval), if annotators do not share mistakes. The width is estimated" in told
+    assert "Language models" not in told
+
+
+def test_a_width_that_known_or_gold_values_measure_says_so(slider):
+    told = done("aggregate", "slider.csv", *NUMBERS, "--gold", "truth.csv").stdout
+    assert "95 % of 60 gold values are as near as this to the values" in told
+    rows = Path("truth.csv").read_text().splitlines()
+    Path("some.csv").write_text("\n".join(rows[:31]))
+    told = done(
+        "aggregate", "slider.csv", *NUMBERS, "--known", "some.csv", "--out", "values"
+    ).stdout
+    for part in ("measured on 30 known values", "It holds if these items were drawn at random"):
+        assert part in told
+    page = Page(Path("values/report.html").read_text())
+    text = " ".join("".join(page.text).split())
+    assert "Mistakes about an item that annotators share, measured on 30 known values" in text
+    assert "with a probability of 95 %, as measured on 30 known values" in text
+    marked = [f"{row},{'chosen' if not i else 'random'}" for i, row in enumerate(rows[:31])]
+    Path("some.csv").write_text("\n".join(marked))
+    told = done("aggregate", "slider.csv", *NUMBERS, "--known", "some.csv").stdout
+    assert "It holds if" not in told
+    Path("some.csv").write_text("\n".join(row.replace("random", "queue") for row in marked))
+    told = done("aggregate", "slider.csv", *NUMBERS, "--known", "some.csv").stdout
+    assert "estimated from how ratings scatter, not measured" in told
+
+
+def test_numbers_of_language_models_are_said_to_share_mistakes(slider):
+    text = Path("slider.csv").read_text()
+    for w in range(10):
+        text = text.replace(f",w{w},", f",gpt-{w},")
+    Path("models.csv").write_text(text)
+    told = done("aggregate", "models.csv", *NUMBERS).stdout
+    assert "Language models often share them, and “gpt-0”, “gpt-1” and 8 more are named" in told
 
 
 def test_values_outside_the_ratings_are_explained_and_cards_show_texts(tmp_path, monkeypatch):

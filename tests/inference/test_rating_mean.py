@@ -283,6 +283,52 @@ def test_grades_that_are_numbers_are_taken_too():
     )
 
 
+# -- what known values measure --------------------------------------------------------------------
+
+
+def biased(table, per_item):
+    """Return the table with an amount that is added to all ratings of an item."""
+    ratings = np.round(table.values + per_item[table.instance], 2)
+    return AnnotationTable.from_arrays(table.instance, table.annotator, ratings, scale="interval")
+
+
+def test_known_values_measure_the_mistakes_that_annotators_share():
+    """Of mistakes with a standard deviation of 1.5, which make the intervals far too narrow."""
+    held, plain, n = [], [], 60
+    for seed in range(6):
+        value, _, table = crowd(seed)
+        table = biased(table, np.random.default_rng(seed + 100).normal(0, 1.5, len(value)))
+        model = RatingMean().fit(table, gold={i: value[i] for i in range(n)})
+        assert model.n_measured_ == n
+        assert 1.1 < model.shared_sd_ < 1.9
+        low, high = model.interval(0.95)[n:].T
+        held.append((low <= value[n:]) & (value[n:] <= high))
+        own = np.sqrt(model.value_se_[n:] ** 2 - model.shared_sd_**2)
+        plain.append(abs(model.values_ - value)[n:] < 1.96 * own)
+    assert 0.92 < np.mean(held) < 0.98
+    assert np.mean(plain) < 0.6
+
+
+def test_known_values_measure_nothing_where_annotators_share_nothing():
+    value, _, table = crowd(n=400)
+    model = RatingMean().fit(table, gold={i: value[i] for i in range(200)})
+    assert model.shared_sd_ < 0.25
+    assert (model.value_se_[:200] == 0).all()
+
+
+def test_few_known_values_and_those_of_a_queue_do_not_measure():
+    value, _, table = crowd()
+    gold = {i: value[i] for i in range(30)}
+    few = RatingMean().fit(table, gold={i: value[i] for i in range(9)})
+    assert (few.shared_sd_, few.n_measured_) == (None, 0)
+    assert RatingMean().fit(table, gold=gold, random_gold=list(range(9))).n_measured_ == 0
+    assert RatingMean().fit(table, gold=gold, random_gold=list(range(12))).n_measured_ == 12
+    first = RatingMean().fit(table, gold=gold, random_gold=list(range(12)))
+    more = AnnotationTable.from_arrays([30, 31], [0, 1], [10.0, 11.0], scale="interval")
+    first.partial_fit(more, gold={30: 10.0}, random_gold=[30], duplicates="last")
+    assert first.n_measured_ == 13
+
+
 # -- real ratings ---------------------------------------------------------------------------------
 
 
@@ -302,6 +348,30 @@ def test_two_models_per_summary_are_nearer_to_people_without_severities(data_hom
         return (values - values.mean() - right + right.mean()).std()
 
     assert error(model.values_) < most * error(model.mean_)
+
+
+REAL = [("summeval", q) for q in ("coherence", "consistency", "fluency", "relevance")]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "question"), [*REAL, ("10k_prompts", None)])
+def test_intervals_measured_on_people_hold_the_means_of_other_people(data_home, name, question):
+    """Half of the items have a known value, the mean of what people gave; the others test."""
+    path = Path(data_home) / "judges" / name / "annotations.csv"
+    rows = pd.read_csv(path, dtype={"task": str})
+    rows = rows if question is None else rows[rows["question"] == question]
+    is_person = rows["worker"].str.startswith("person")
+    truth = rows[is_person].groupby("task")["label"].mean().sample(frac=1, random_state=0)
+    table = AnnotationTable.from_frame(rows[~is_person], scale="interval")
+    half = len(truth) // 2
+    model = RatingMean().fit(table, gold=truth.iloc[:half].to_dict())
+    place = {task: i for i, task in enumerate(model.instances_.tolist())}
+    rest = truth.iloc[half:]
+    at = [place[task] for task in rest.index]
+    off = abs(model.values_[at] - rest.to_numpy())
+    assert 0.9 < np.mean(off <= 1.96 * model.value_se_[at]) < 0.98
+    narrow = RatingMean().fit(table)
+    assert np.mean(abs(narrow.values_[at] - rest.to_numpy()) <= 1.96 * narrow.value_se_[at]) < 0.85
 
 
 def test_who_asks_for_labels_is_told_of_the_values():

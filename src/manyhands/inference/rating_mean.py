@@ -34,11 +34,23 @@ from manyhands.annotations.target import is_sharded, refuse_swapped
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
 from manyhands.inference.base import AggregatorTraits
 from manyhands.inference.families import family_weights
-from manyhands.inference.inputs import holds_nothing, only_new, recode_annotators
+from manyhands.inference.inputs import (
+    drawn_at_random,
+    drawn_of_both,
+    holds_nothing,
+    only_new,
+    recode_annotators,
+)
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 NOISE_PRIOR = 5.0
 """Number of ratings as which the pooled noise counts in the estimate of one annotator's noise."""
+
+LEAST_KNOWN = 10
+"""Number of known values below which they do not measure how far values are off."""
+
+FOLDS = 5
+"""Number of parts of the known values, each of which is left out once to measure on it."""
 
 
 class RatingMean(BaseEstimator):
@@ -66,8 +78,8 @@ class RatingMean(BaseEstimator):
         Mean rating of each instance after subtraction of the severities, or its gold. An instance
         without ratings gets the mean of the others.
     value_se_ : array of shape (n_instances,)
-        Standard error of ``values_``, from the noise of the ratings, the uncertainty of severities
-        and, without gold, the uncertainty of their mean; 0 for gold.
+        Standard error of ``values_``, from the noise of the ratings, the uncertainty of severities,
+        ``shared_sd_`` and, without gold, the uncertainty of the mean severity; 0 for gold.
     mean_, median_ : arrays of shape (n_instances,)
         Plain mean and median of the ratings, for comparison; NaN without ratings.
     severity_ : array of shape (n_annotators,)
@@ -81,6 +93,12 @@ class RatingMean(BaseEstimator):
         all annotators, which counts as 5 ratings.
     value_sd_, severity_sd_, noise_sd_ : float
         Standard deviations of values, severities and noise.
+    shared_sd_ : float or None
+        Standard deviation of the mistakes that annotators share about an instance: how much
+        farther known values are from those that are estimated without them than ratings scatter.
+        None with fewer than 10 known values, as only these can show it.
+    n_measured_ : int
+        Number of known values that ``shared_sd_`` is measured on.
     instances_, annotators_ : arrays
         Ids of the rows.
     n_annotators_, n_iter_ : int
@@ -99,8 +117,9 @@ class RatingMean(BaseEstimator):
     Notes
     -----
     Weights of the table are used, and members of a family share theirs
-    (`manyhands.inference.families`). Abstentions are ignored. A bias that all annotators share
-    cannot be detected without gold.
+    (`manyhands.inference.families`). Abstentions are ignored. Neither a bias that all annotators
+    share nor mistakes that they share about an instance can be detected without gold, so standard
+    errors are too small then if there are any.
 
     Examples
     --------
@@ -128,6 +147,9 @@ class RatingMean(BaseEstimator):
     table_: AnnotationTable
     values_: FloatArray
     _gold: FloatArray | None
+    _random_gold: BoolArray | None = None
+    n_measured_: int = 0
+    shared_sd_: float | None = None
 
     def __init__(
         self,
@@ -142,7 +164,15 @@ class RatingMean(BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, table: Any, y: Any = None, *, gold: Any = None, groups: Any = None) -> Self:
+    def fit(
+        self,
+        table: Any,
+        y: Any = None,
+        *,
+        gold: Any = None,
+        random_gold: Any = None,
+        groups: Any = None,
+    ) -> Self:
         """Estimate values and severities. A fit that fails leaves the model as it was.
 
         Parameters
@@ -150,7 +180,11 @@ class RatingMean(BaseEstimator):
         table : AnnotationTable of numbers, or matrix (n, R) with -1/NaN missing
         y : ignored
         gold : dict {instance id: number}, or array-like of shape (n_instances,), optional
-            Known values, which inform the severities; NaN and None mean unknown.
+            Known values, which inform the severities, and measure ``shared_sd_``; NaN and None mean
+            unknown.
+        random_gold : sequence of instance ids, or boolean array of shape (n_instances,), optional
+            Instances that were drawn at random to be labelled: only their known values measure.
+            Default: all known values do.
         groups : dict {annotator id: family}, or sequence of shape (n_annotators,), optional
             As in `BaseAggregator.fit`.
 
@@ -177,13 +211,22 @@ class RatingMean(BaseEstimator):
         table = _as_ratings(table)
         if groups is not None:
             table = table.with_groups(groups, table.group_rho)
-        return self._fit(table, None if gold is None else gold_values(gold, table))
+        drawn = None if random_gold is None else drawn_at_random(random_gold, table)
+        return self._fit(table, None if gold is None else gold_values(gold, table), drawn)
 
-    def _fit(self, table: AnnotationTable, gold: FloatArray | None) -> Self:
+    def _fit(
+        self, table: AnnotationTable, gold: FloatArray | None, drawn: BoolArray | None
+    ) -> Self:
         ratings = Ratings.of(table, gold)
         found = ratings.solve(self)
         value, error = ratings.values(found, precision=self.precision)
-        self.table_, self._gold = table, gold
+        off = ratings.off_known(self, drawn)
+        self.shared_sd_, self.n_measured_ = None, len(off)
+        if len(off):
+            self.shared_sd_ = float(np.sqrt(max(0.0, (off[:, 0] ** 2 - off[:, 1] ** 2).mean())))
+            inferred = np.isnan(ratings.gold) & (ratings.by_row(ratings.weight) > 0)
+            error = np.where(inferred, np.hypot(error, self.shared_sd_), error)
+        self.table_, self._gold, self._random_gold = table, gold, drawn
         self.instances_, self.annotators_ = table.instances, table.annotators
         self.n_annotators_ = table.n_annotators
         self.values_, self.value_se_ = value, error
@@ -198,7 +241,13 @@ class RatingMean(BaseEstimator):
         return self
 
     def partial_fit(
-        self, table: Any, y: Any = None, *, gold: Any = None, duplicates: Duplicates = "error"
+        self,
+        table: Any,
+        y: Any = None,
+        *,
+        gold: Any = None,
+        random_gold: Any = None,
+        duplicates: Duplicates = "error",
     ) -> Self:
         """Add ratings (of old and new instances by old and new annotators) and fit again.
 
@@ -207,7 +256,7 @@ class RatingMean(BaseEstimator):
         table : AnnotationTable of numbers, or matrix
             New ratings, which may be numbers that nobody gave before.
         y : ignored
-        gold : as in `fit`, for the instances of ``table``
+        gold, random_gold : as in `fit`, for the instances of ``table``
             Earlier gold stays known.
         duplicates : {"error", "last", "keep"}
             As in `BaseAggregator.partial_fit`.
@@ -224,7 +273,7 @@ class RatingMean(BaseEstimator):
         """
         refuse_swapped(table, y, takes="annotations")
         if not hasattr(self, "table_"):
-            return self.fit(table, gold=gold)
+            return self.fit(table, gold=gold, random_gold=random_gold)
         self._validate_params()
         new = _as_ratings(table, empty=True)
         known = None if gold is None else gold_values(gold, new)
@@ -241,7 +290,8 @@ class RatingMean(BaseEstimator):
                 new.instances, whole.instances, argument="gold", vocabulary_name="instances"
             )
             numbers[place] = np.where(np.isnan(known), numbers[place], known)
-        return self._fit(whole, None if np.isnan(numbers).all() else numbers)
+        drawn = drawn_of_both(self._random_gold, random_gold, new, whole)
+        return self._fit(whole, None if np.isnan(numbers).all() else numbers, drawn)
 
     def predict(self, table: Any) -> FloatArray:
         """Return the values of new or old instances, with the severities of the fit.
@@ -454,6 +504,36 @@ class Ratings(NamedTuple):
         severity[~active] = 0.0
         doubt[~active] = bias
         return Found(severity, doubt, shown, centre, spread, bias, noise, step, converged)
+
+    def off_known(self, model: RatingMean, drawn: BoolArray | None) -> FloatArray:
+        """Return how far values are from known ones, each estimated without the known values.
+
+        Parameters
+        ----------
+        model : RatingMean
+        drawn : boolean array of shape (n,) or None
+            Instances whose known values measure; None: all.
+
+        Returns
+        -------
+        array of shape (m, 2)
+            Differences, and the standard errors of the values; empty if fewer than `LEAST_KNOWN`
+            known values measure.
+        """
+        measures = ~np.isnan(self.gold) & (self.by_row(self.weight) > 0)
+        rows = np.flatnonzero(measures if drawn is None else measures & drawn)
+        if len(rows) < LEAST_KNOWN:
+            return np.empty((0, 2))
+        order = np.random.default_rng(0).permutation(rows)
+        found = []
+        for part in range(FOLDS):
+            aside = order[part::FOLDS]
+            gold = self.gold.copy()
+            gold[aside] = np.nan
+            rest = self._replace(gold=gold)
+            value, error = rest.values(rest.solve(model), precision=model.precision)
+            found.append(np.column_stack([value - self.gold, error])[aside])
+        return np.concatenate(found)
 
     def _mean(self, values: FloatArray) -> float:
         return float((self.weight * values).sum() / self.weight.sum())

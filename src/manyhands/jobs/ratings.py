@@ -24,6 +24,7 @@ from manyhands.jobs.outputs import (
 )
 from manyhands.models import load
 from manyhands.report import summarize_ratings
+from manyhands.report.ratings import GOLD_WITHIN, LEAST_GOLD, condition_of, told_of_values
 from manyhands.typing import FloatArray
 from manyhands.wording import outside_ratings
 
@@ -68,8 +69,9 @@ def aggregate_ratings(
         ``method``, ``n_instances``, ``n_annotators``, ``n_annotations``, ``values`` (task, label,
         low, high, mean, median), ``annotators`` (annotator, n_annotations, severity, low, high,
         sd), ``agreement`` (Krippendorff's alpha at interval level), ``value_sd``, ``severity_sd``
-        and ``noise_sd``, ``files``, and ``gold``: errors on the instances that have gold and are
-        not in ``known``, or None.
+        and ``noise_sd``, ``headline`` (how sure the values are, in words), ``condition`` (under
+        which their intervals hold), ``files``, and ``gold``: errors on the instances that have gold
+        and are not in ``known``, or None.
 
     Raises
     ------
@@ -80,8 +82,9 @@ def aggregate_ratings(
     """
     if out is not None and Path(out).suffix:
         check_table_path(out)
-    own = {} if known is None else {"gold": _numbers_of(known, table)}
-    return _concluded(model.fit(table, **own), gold, out, shown, title, keep_formulas)
+    return _concluded(
+        model.fit(table, **_known(known, table)), gold, out, shown, title, keep_formulas
+    )
 
 
 def continue_ratings(
@@ -114,9 +117,19 @@ def continue_ratings(
     if out is not None and Path(out).suffix:
         check_table_path(out)
     model: Any = load(folder)
-    own = {} if known is None else {"gold": _numbers_of(known, new)}
-    model.partial_fit(new, duplicates=duplicates, **own)
+    model.partial_fit(new, duplicates=duplicates, **_known(known, new))
     return _concluded(model, gold, out, shown, title, keep_formulas)
+
+
+def _known(known: GoldFile | None, table: AnnotationTable) -> dict[str, Any]:
+    """Return the arguments of ``fit``: known values, and which were drawn at random."""
+    if known is None:
+        return {}
+    found: dict[str, Any] = {"gold": _numbers_of(known, table)}
+    if known.random is not None:
+        drawn = {str(task) for task in known.tasks[known.random].tolist()}
+        found["random_gold"] = np.array([str(i) in drawn for i in table.instances.tolist()])
+    return found
 
 
 def _concluded(
@@ -144,6 +157,8 @@ def _concluded(
         "value_sd": model.value_sd_,
         "severity_sd": model.severity_sd_,
         "noise_sd": model.noise_sd_,
+        "headline": told_of_values(model, measured, doubt),
+        "condition": condition_of(model.n_measured_),
         "outside": outside_ratings(
             int((~model.is_known_ & ((model.values_ < lowest) | (model.values_ > highest))).sum()),
             *(lowest, highest),
@@ -275,6 +290,8 @@ def _measured(model: RatingMean, truth: FloatArray) -> dict[str, Any]:
     found["share of the 95 % intervals that hold the gold value"] = float(
         ((low <= truth[rows]) & (truth[rows] <= high)).mean()
     )
+    if len(rows) >= LEAST_GOLD:
+        found[GOLD_WITHIN] = float(np.quantile(np.abs(model.values_ - truth)[rows], LEVEL))
     if len(rows) > 2 and truth[rows].std() > 0 and model.values_[rows].std() > 0:
         found["correlation"] = float(np.corrcoef(model.values_[rows], truth[rows])[0, 1])
     return found

@@ -12,21 +12,35 @@ import numpy as np
 from manyhands.agreement.intervals import jackknife
 from manyhands.agreement.overall import krippendorff_alpha
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.groups import undeclared_models
 from manyhands.codes import ActionCode
 from manyhands.inference.identifiability import unidentified_numbers
-from manyhands.inference.rating_mean import RatingMean
+from manyhands.inference.rating_mean import LEAST_KNOWN, RatingMean
 from manyhands.report.filters import short
-from manyhands.report.first import ESTIMATED, Figure, First, first_section, told_of_agreement
+from manyhands.report.first import (
+    ESTIMATED,
+    SOURCES,
+    Figure,
+    First,
+    first_section,
+    told_of_agreement,
+)
 from manyhands.report.inputs import describe_estimator
 from manyhands.report.items import ITEMS
 from manyhands.report.limits import LIMITS
 from manyhands.report.methods import answer_methods
 from manyhands.report.section import Action, Answer, Content, Once, Section
 from manyhands.typing import FloatArray, IntArray
-from manyhands.wording import counted, quantity, too_much
+from manyhands.wording import counted, listed, quantity, too_much
 
 LEVEL = 0.95
 """Level of all intervals."""
+
+LEAST_GOLD = 20
+"""Number of gold values below which they do not measure within which distance 95 % of them lie."""
+
+GOLD_WITHIN = "distance from the value within which 95 % of the gold values lie"
+"""Name of this measure."""
 
 STEPS = 9
 """Decimals of a standard error in which two of them may differ; more are rounding."""
@@ -69,6 +83,11 @@ def means_section(found: RatingFindings) -> Content:
         "lowest": float(table.numbers[table.label].min()),
         "highest": float(table.numbers[table.label].max()),
         "half_width": float(np.median(width)) if len(width) else None,
+        "n_measured": model.n_measured_,
+        "drawn_at_random": model._random_gold is not None,
+        "models": model.annotators_[undeclared_models(None, model.annotators_)].tolist(),
+        "shared_sd": model.shared_sd_,
+        "condition": condition_of(model.n_measured_),
         "value_sd": model.value_sd_,
         "severity_sd": model.severity_sd_,
         "noise_sd": model.noise_sd_,
@@ -262,17 +281,57 @@ def _actions(found: RatingFindings) -> Iterator[Action]:
         )
 
 
+def condition_of(n_measured: int) -> str:
+    """Return the end of a sentence: under which condition intervals hold the true values."""
+    if n_measured:
+        return f"as measured on {counted(n_measured, 'known value')}"
+    return (
+        "if ratings scatter as evenly as the method assumes, and annotators do not share mistakes"
+    )
+
+
+def told_of_values(
+    model: RatingMean, measured: Mapping[str, Any] | None = None, doubt: str | None = None
+) -> str:
+    """Say how sure the values of a model are; ``doubt`` is that of `unidentified_numbers`."""
+    means = means_section(RatingFindings(model))
+    parts = {"rating_means": means, "rating_gold": measured, "rating_agreement": {"doubt": doubt}}
+    return headline(parts)
+
+
 def headline(summary: Mapping[str, Any]) -> str:
-    """Say how sure the means of a summary are, in a sentence."""
-    own = summary["rating_means"]
+    """Say how sure the means of a summary are, in a few sentences."""
+    own, gold = summary["rating_means"], summary.get("rating_gold") or {}
     if own["half_width"] is None:
         return "Every value was given: nothing was averaged."
     if (summary.get("rating_agreement") or {}).get("doubt"):
         return "Do not trust any value yet: the annotators may agree by chance alone."
+    scale = f"on a scale from {short(own['lowest'])} to {short(own['highest'])}"
+    if GOLD_WITHIN in gold:
+        return (
+            f"The value of a typical item is known to within ± {quantity(gold[GOLD_WITHIN])}, "
+            f"{scale}: 95 % of {gold['instances with gold']:,} gold values are as near as this to "
+            "the values, which were inferred without them."
+        )
+    text = (
+        f"The value of a typical item is known to within ± {quantity(own['half_width'])}, {scale} "
+        "(95 % interval)"
+    )
+    if n := own.get("n_measured"):
+        how = "" if own["drawn_at_random"] else " It holds if these items were drawn at random."
+        return (
+            f"{text}. The width is measured on {counted(n, 'known value')}, each of which was left "
+            f"out when its value was inferred.{how}"
+        )
+    models = own.get("models") or []
+    often = (
+        f" Language models often share them, and {listed(models, len(models), 2)} are named like "
+        "such, so the true value may be much farther off."
+    )
     return (
-        f"The value of a typical item is known to within ± {quantity(own['half_width'])}, on a "
-        f"scale from {short(own['lowest'])} to {short(own['highest'])} (95 % interval). The width "
-        "is estimated from how ratings scatter, not measured."
+        f"{text}, if annotators do not share mistakes.{often if models else ''} The width is "
+        "estimated from how ratings scatter, not measured; known values of "
+        f"{LEAST_KNOWN} or more items drawn at random would measure it."
     )
 
 
@@ -283,7 +342,9 @@ def first_screen(s: Mapping[str, Any]) -> First:
     figure = None
     if half is not None and not doubt:
         ends = f"ratings from {short(own['lowest'])} to {short(own['highest'])}"
-        figure = Figure(f"± {quantity(half)}", ends, ESTIMATED)
+        within, n = (s.get("rating_gold") or {}).get(GOLD_WITHIN), own.get("n_measured")
+        source = SOURCES["gold"] if within else "measured on known values" if n else ESTIMATED
+        figure = Figure(f"± {quantity(within or half)}", ends, source)
     return First(headline(s), doubt, figure, [_told_of_agreement(agreement)], s["rating_actions"])
 
 

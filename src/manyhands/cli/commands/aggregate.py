@@ -503,6 +503,7 @@ def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
     print_table(title, ["task", "value", "from", "to", "plain mean"], shown)
     if (more := result["n_instances"] - len(shown)) > 0:
         say(f"... and {more:,} more" + ("" if out else " (--out labels.csv writes all)"))
+    say(result["headline"])
     alpha = result["agreement"]
     if alpha is not None:
         say(f"Krippendorff's alpha, interval: {alpha:.2f}")
@@ -530,9 +531,9 @@ def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
         say_files(result["files"])
         say(
             f"in {out.name if out.suffix else 'labels.csv'}, 'label' is the mean of the ratings "
-            "after each annotator's deviation is subtracted, and low_95 to high_95 hold the "
-            "true value with a probability of 95 %, if ratings scatter as evenly as the method "
-            "assumes; 'mean' and 'median' are those of the unchanged ratings"
+            "after each annotator's deviation is subtracted, and low_95 to high_95 hold the true "
+            f"value with a probability of 95 %, {result['condition']}; 'mean' and 'median' are "
+            "those of the unchanged ratings"
         )
     if out is not None and not out.suffix:
         say(
