@@ -110,6 +110,35 @@ def test_a_judge_that_reads_nothing_has_no_agreement_beyond_chance():
     assert quiet(table, [0, 1, 2]).judges[0].r > 0.5  # Which is why the question is asked for.
 
 
+def test_within_a_question_a_judge_is_compared_as_if_it_were_the_only_one():
+    rng = np.random.default_rng(4)
+    A = np.concatenate(
+        [
+            crowd([0.8, 0.8, 0.8, skill], n, 3, rng).to_matrix()
+            for skill, n in ((0.9, 80), (0.1, 60))
+        ]
+    )
+    few = crowd([0.8, 0.8, 0.8, 0.8], 49, 3, rng).to_matrix()
+    question = np.repeat(["z", "a", "few"], (80, 60, 49))
+    cluster = np.r_[np.arange(140) // 2, np.arange(49)]
+    table = AnnotationTable.from_matrix(np.concatenate([A, few]), ordered=True)
+    (judge,) = compare_judges(table, [0, 1, 2], question=question, cluster=cluster).judges
+    assert [(each.question, each.n_items) for each in judge.questions] == [("z", 80), ("a", 60)]
+    for each in judge.questions:
+        at = question == each.question
+        own = AnnotationTable.from_matrix(A[at[:140]], ordered=True)
+        (alone,) = quiet(own, [0, 1, 2], cluster=cluster[at]).judges
+        assert each.verdict == alone.verdict
+        for name in ("r", "low", "high", "bias", "bias_low", "bias_high"):
+            assert getattr(each, name) == pytest.approx(getattr(alone, name))
+
+
+@pytest.mark.parametrize("question", [None, np.zeros(100)])
+def test_one_question_is_not_told_twice(question):
+    table = crowd([0.8, 0.8, 0.8, 0.8], 100, 3, np.random.default_rng(0))
+    assert compare_judges(table, [0, 1, 2], question=question).judges[0].questions == ()
+
+
 def test_repeated_items_of_a_cluster_add_nothing():
     rng = np.random.default_rng(1)
     table = crowd([0.8, 0.8, 0.8, 0.8], 150, 3, rng)

@@ -10,6 +10,7 @@ import manyhands
 from manyhands.cli.translation import with_options
 from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference.identifiability import IsolatedFamilies, warn_of_isolated_families
+from manyhands.report.judges import question_lines
 from tests.cli.conftest import done, done_json, refused
 
 N, CLASSES = 240, np.array(["cat", "dog", "owl"])
@@ -60,7 +61,7 @@ WITH_COLUMNS = ("--question", "asked", "--cluster", "document")
 def test_a_judge_per_line_with_its_verdict(crowd):
     said = done("judges", "all.csv", "--groups", "kind", *WITH_COLUMNS).stdout
     assert "3 people (anna, ben, cleo)" in said
-    first, second = (line for line in said.splitlines() if "stand in" in line)
+    first, second, _ = lines_after(said, "How well each judge")
     assert first.split()[0] == "gpt-4o"
     assert first.endswith("can stand in  *")
     assert second.endswith("cannot stand in")
@@ -202,6 +203,78 @@ def test_how_much_higher_or_lower_a_judge_grades_is_told(home):
     judge = done_json(*args)["judges"][1]
     assert judge["bias_low"] < -0.9 < judge["bias_high"] < 0
     assert "How much higher" not in done(*args[:4], "--scale", "nominal").stdout
+
+
+def by_question(home):
+    """Two criteria; one judge is good at one of them only, and people grade half of the items."""
+    rng = np.random.default_rng(1)
+    truth = rng.integers(1, 6, 480)
+    rows = ["task,worker,label,kind,criterion,document"]
+    for who, skills in (
+        ("ann", (0.8, 0.8)), ("bea", (0.8, 0.8)), ("gpt-4o", (0.98, 0.98)), ("llama-3", (1, 0.0)),
+    ):  # fmt: skip
+        for i in range(480 if "-" in who else 240):
+            known = rng.random() < skills[i % 2]
+            grade = truth[i] if known else rng.integers(1, 6)
+            rows.append(
+                f"i{i},{who},{grade},{'llm' if '-' in who else 'person'},"
+                f"{('tone', 'fact')[i % 2]},d{i // 4}"
+            )
+    (home / "grades.csv").write_text("\n".join(rows))
+
+
+def test_a_verdict_and_a_mean_for_each_question(home):
+    by_question(home)
+    args = (
+        "judges", "grades.csv", "--groups", "kind", "--ordered", "--random",
+        "--question", "criterion", "--cluster", "document",
+    )  # fmt: skip
+    said = done(*args).stdout
+    heads, first, second = lines_after(said, "The same within each question")
+    assert heads.split() == ["gpt-4o", "llama-3"]
+    assert [first.split()[k] for k in (0, 1, 3)] == ["tone", "yes", "yes"]
+    assert second.split()[0] == "fact"
+    assert second.split()[-2] == "no"
+    found = done_json(*args)
+    fact = next(q for q in found["judges"][1]["questions"] if q["question"] == "fact")
+    assert fact["verdict"] == "cannot stand in"
+    assert fact["low"] < fact["r"] < fact["high"] < 0.8
+    assert {mean["question"] for mean in found["shares"]["means"]} == {"fact", "tone"}
+    for mean in found["shares"]["means"]:
+        assert f"mean of {mean['question']}: {mean['estimate']:.2f} ({mean['low']:.2f} to" in said
+    assert "within each question" not in done(*args[:6]).stdout
+
+
+def test_the_table_of_questions_is_short_and_says_what_it_leaves_out():
+    judges = [
+        {"name": f"a-long-name-of-a-model-{k}", "verdict": "open", "questions": [
+            {"question": f"q{i}", "verdict": "open", "r": -0.001, "low": -0.1, "high": 0.9}
+            for i in range(40)
+        ]}
+        for k in range(6)
+    ]  # fmt: skip
+    lines = list(question_lines({"judges": judges}))
+    assert max(map(len, lines)) <= 110
+    assert len(lines) == 33
+    assert lines[-1] == "  and 10 questions and 2 judges more, which --json lists"
+    assert "open 0.00" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "says"),
+    [
+        ("can stand in", "gpt can stand in over all questions, but not in “q1”, “q2”."),
+        ("cannot stand in", "gpt cannot stand in over all questions, but it can in “q0”."),
+    ],
+)
+def test_verdicts_that_are_the_opposite_in_a_question_are_told(verdict, says):
+    within = ("can stand in", "cannot stand in", "cannot stand in", "open")
+    questions = [
+        {"question": f"q{i}", "verdict": each, "r": 0.8, "low": 0.1, "high": 0.9}
+        for i, each in enumerate(within)
+    ]
+    judge = {"name": "gpt", "verdict": verdict, "questions": questions}
+    assert list(question_lines({"judges": [judge]}))[-1] == says
 
 
 def test_scores_that_are_no_steps_of_one_are_points(home):

@@ -7,7 +7,13 @@ Undefined values are NaN. ``docs/agreement.md`` explains which measure to use wh
 
 from manyhands.agreement.confusions import common_confusions, spammer_score
 from manyhands.agreement.intervals import Interval, jackknife, summary
-from manyhands.agreement.judges import ClassUse, Judge, JudgeComparison, compare_judges
+from manyhands.agreement.judges import (
+    ClassUse,
+    InQuestion,
+    Judge,
+    JudgeComparison,
+    compare_judges,
+)
 from manyhands.agreement.overall import (
     fleiss_kappa,
     gwet_ac1,
@@ -24,6 +30,7 @@ __all__ = [
     "AnnotatorAgreement",
     "ClassAgreement",
     "ClassUse",
+    "InQuestion",
     "Interval",
     "Judge",
     "JudgeComparison",

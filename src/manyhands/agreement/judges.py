@@ -44,7 +44,16 @@ from manyhands.annotations.target import is_sharded, require_table
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
-__all__ = ["CAN", "CANNOT", "OPEN", "ClassUse", "Judge", "JudgeComparison", "compare_judges"]
+__all__ = [
+    "CAN",
+    "CANNOT",
+    "OPEN",
+    "ClassUse",
+    "InQuestion",
+    "Judge",
+    "JudgeComparison",
+    "compare_judges",
+]
 
 Verdict = Literal["can stand in", "cannot stand in", "open"]
 
@@ -59,7 +68,7 @@ LEAST_SHARED = 30
 """Items that a person must share with others before the person may be left out."""
 
 FEW_ITEMS, FEW_PER_QUESTION = 50, 10
-"""Number of items below which a note says that they are few."""
+"""Number of items below which a note says that they are few, and a question gets no verdict."""
 
 LEAST_OF_JUDGE = 10
 """Number of items that a judge must share with people before it gets a verdict."""
@@ -99,6 +108,29 @@ class ClassUse(NamedTuple):
         return bool(self.low > 0 or self.high < 0)
 
 
+class InQuestion(NamedTuple):
+    """A judge compared with people on the items of one question; fields as those of `Judge`.
+
+    Attributes
+    ----------
+    question : object
+    n_items : int
+    r, low, high : float
+    verdict : {"can stand in", "cannot stand in", "open"}
+    bias, bias_low, bias_high : float
+    """
+
+    question: Any
+    n_items: int
+    r: float
+    low: float
+    high: float
+    verdict: Verdict
+    bias: float
+    bias_low: float
+    bias_high: float
+
+
 @dataclass(frozen=True)
 class Judge:
     """A judge compared with people.
@@ -131,6 +163,8 @@ class Judge:
         the classes, and its interval; NaN where labels are names.
     classes : tuple of ClassUse
         How often the judge gives each class, compared with people.
+    questions : tuple of InQuestion
+        The comparison within each question, if there are several, on those with 50 items or more.
     """
 
     name: Any
@@ -147,6 +181,7 @@ class Judge:
     bias_low: float
     bias_high: float
     classes: tuple[ClassUse, ...]
+    questions: tuple[InQuestion, ...]
 
 
 class Person(NamedTuple):
@@ -205,8 +240,8 @@ class JudgeComparison:
     level: float
 
     def to_columns(self) -> dict[str, list[Any]]:
-        """Return the judges as columns, without their use of classes."""
-        names = [field.name for field in fields(Judge) if field.name != "classes"]
+        """Return the judges as columns, without their use of classes and single questions."""
+        names = [each.name for each in fields(Judge) if each.name not in ("classes", "questions")]
         return {name: [getattr(judge, name) for judge in self.judges] for name in names}
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
@@ -272,8 +307,8 @@ def compare_judges(
     -------
     JudgeComparison
         ``.judges``, the best first, with ``name``, ``r``, ``low``, ``high`` and ``verdict`` each,
-        and ``bias``, by how much they grade higher than people; ``.people``, ``.left_out`` and
-        ``.notes``.
+        ``bias``, by how much they grade higher than people, and ``questions``, the same within each
+        question; ``.people``, ``.left_out`` and ``.notes``.
 
     Raises
     ------
@@ -602,8 +637,11 @@ class _Comparison:
         self.row, self.row_who = place[labels.item[rows]], labels.who[rows]
         self.place, self.mine = place, labels.share[rows]
         self.count = count[self.items].astype(np.float64)
-        self.question = np.unique(codes[self.items], return_inverse=True)[1]
-        self.n_questions = int(self.question.max()) + 1
+        first, code = np.unique(codes[self.items], return_index=True, return_inverse=True)[1:]
+        order = np.argsort(first)  # As the questions first appear.
+        first, self.question = first[order], np.argsort(order)[code]
+        self.n_questions = len(first)
+        self.asked = None if question is None else question[self.items[first]]
         clusters = np.arange(n) if cluster is None else np.unique(cluster, return_inverse=True)[1]
         found, where = np.unique(clusters[self.items], return_inverse=True)
         self.n_clusters = len(found)
@@ -687,11 +725,15 @@ class _Comparison:
         without = np.where(is_there, without, value)
         return Coefficient(value, without, is_there)
 
-    def of_judge(self, judge: int) -> tuple[Coefficient, Coefficient, IntArray, Sparse]:
+    def of_judge(
+        self, judge: int, question: int | None = None
+    ) -> tuple[Coefficient, Coefficient, IntArray, Sparse]:
         """Return the coefficients of a judge and of people, and the rows that they rest on."""
         labels = self.labels
         mine = np.flatnonzero(labels.who == judge)
         mine = mine[self.place[labels.item[mine]] >= 0]
+        if question is not None:
+            mine = mine[self.question[self.place[labels.item[mine]]] == question]
         rows, share = self.place[labels.item[mine]], labels.share[mine]
         if not len(rows):
             n_g = int(self.group.max()) + 1
@@ -753,8 +795,7 @@ class _Comparison:
         names = self.labels.table.annotators
         made = []
         for judge, (mine, people, rows, share) in found.items():
-            r, low, high = _ratio(mine, people, level)
-            verdict = CAN if low > 1 - margin else CANNOT if high < 1 - margin else OPEN
+            r, low, high, verdict = _verdict(mine, people, margin, level)
             more = 1.0
             if len(rows) < LEAST_OF_JUDGE:
                 verdict, more = OPEN, np.nan
@@ -775,6 +816,7 @@ class _Comparison:
                     float(more),
                     *self._bias(rows, share, level),
                     tuple(self._use_of_classes(rows, share, level)),
+                    tuple(self._in_questions(judge, rows, margin, level)),
                 )
             )
         made.sort(key=_place)
@@ -794,6 +836,22 @@ class _Comparison:
             margin,
             level,
         )
+
+    def _in_questions(
+        self, judge: int, rows: IntArray, margin: float, level: float
+    ) -> Iterator[InQuestion]:
+        """Compare a judge with people within each question that has enough items."""
+        if self.asked is None or self.n_questions < 2:
+            return
+        n = np.bincount(self.question[rows], minlength=self.n_questions)
+        for k in np.flatnonzero(n >= FEW_ITEMS):
+            mine, people, at, share = self.of_judge(judge, int(k))
+            yield InQuestion(
+                self.asked[k : k + 1].tolist()[0],
+                len(at),
+                *_verdict(mine, people, margin, level),
+                *self._bias(at, share, level),
+            )
 
     def _bias(self, rows: IntArray, share: Sparse, level: float) -> tuple[float, float, float]:
         """Return by how much a judge grades higher than people, and the interval of this."""
@@ -983,6 +1041,14 @@ def _ratio(mine: Coefficient, people: Coefficient, level: float) -> tuple[float,
         return float(r), -np.inf, np.inf
     root = np.sqrt(max(b**2 - a * c, 0.0))
     return float(r), float((b - root) / a), float((b + root) / a)
+
+
+def _verdict(
+    mine: Coefficient, people: Coefficient, margin: float, level: float
+) -> tuple[float, float, float, Verdict]:
+    """Return r, its interval, and what follows from it."""
+    r, low, high = _ratio(mine, people, level)
+    return r, low, high, CAN if low > 1 - margin else CANNOT if high < 1 - margin else OPEN
 
 
 def _may_be_best(judges: dict[int, Coefficient], level: float) -> set[int]:

@@ -14,7 +14,14 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from manyhands.agreement import JudgeComparison, compare_judges
-from manyhands.agreement.judges import CAN, LEAST_OF_JUDGE, OPEN, values_of_classes
+from manyhands.agreement.judges import (
+    CAN,
+    CANNOT,
+    FEW_ITEMS,
+    LEAST_OF_JUDGE,
+    OPEN,
+    values_of_classes,
+)
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values
 from manyhands.annotations.groups import ALONE, in_families, undeclared_models
@@ -22,7 +29,7 @@ from manyhands.exceptions import AnnotationError, silenced
 from manyhands.io.people import MODELS
 from manyhands.metrics.mean_estimate import MeanEstimate, mean_estimate, share_estimate
 from manyhands.report.section import Answer, Content, Findings, Section
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 from manyhands.wording import counted, listed, percent, percent_ends, percent_interval
 
 LEAST_LABELLED = 25
@@ -41,6 +48,9 @@ LEAST_ITEMS = 10
 
 MOST_SHOWN = 12
 """Classes of which a share is listed."""
+
+MOST_QUESTIONS, MOST_CHARACTERS = 30, 110
+"""Rows of the table of questions, and the width of its lines."""
 
 LEAST_DIFFERENCE = 0.005
 """Difference in the use of a class, all of whose interval must lie beyond it to be listed."""
@@ -82,7 +92,8 @@ def judged(table: AnnotationTable, *, is_random: bool = False, **options: Any) -
         Of `manyhands.agreement.compare_judges`.
     """
     found = compare_judges(table, **options)
-    shares = shares_of(table, found, is_random=is_random, cluster=options.get("cluster"))
+    about = {name: options.get(name) for name in ("cluster", "question")}
+    shares = shares_of(table, found, is_random=is_random, **about)
     told = as_dict(found) | {"compared_as": compared_as(table, options.get("values"))}
     if shares is None and shares_of(table, found) is not None:
         told["notes"].insert(0, FEW_CLUSTERS)
@@ -107,7 +118,12 @@ def as_dict(found: JudgeComparison) -> dict[str, Any]:
     columns = found.to_columns()
     judges = [
         {name: _plain(values[i]) for name, values in columns.items()}
-        | {"classes": [{k: _plain(v) for k, v in use._asdict().items()} for use in judge.classes]}
+        | {
+            name: [
+                {k: _plain(v) for k, v in each._asdict().items()} for each in getattr(judge, name)
+            ]
+            for name in ("classes", "questions")
+        }
         for i, judge in enumerate(found.judges)
     ]
     return {
@@ -164,8 +180,9 @@ def shares_of(
     *,
     is_random: bool = False,
     cluster: Any = None,
+    question: Any = None,
 ) -> dict[str, Any] | None:
-    """Estimate the share of each class among all items, and the mean score of grades.
+    """Estimate the share of each class among all items, and the mean of grades, of questions, too.
 
     The prediction for an item is the plain average of what all judges say. None if people labelled
     fewer than 25 items, or items of fewer than five clusters, or all.
@@ -204,11 +221,13 @@ def shares_of(
         alone = share_estimate(y, np.zeros_like(y), np.zeros_like(F), cluster=group)
         rows.append({"label": _plain(table.classes[c].item())} | _told(with_models, alone))
     values = values_of_classes(table)
-    mean = None
+    mean: dict[str, Any] | None = None
+    by_question: list[dict[str, Any]] = []
     if values is not None:
         y, f, F = theirs[labelled] @ values, models[labelled] @ values, models[items] @ values
-        alone = mean_estimate(y, np.zeros_like(y), np.zeros_like(F), cluster=group)
-        mean = _told(mean_estimate(y, f, F, cluster=group), alone)
+        mean = _mean(y, f, F, group)
+        if question is not None:
+            by_question = list(_means(y, f, F, group, as_values(question), labelled, items))
     return {
         "n_labelled": len(labelled),
         "n_items": len(items),
@@ -217,7 +236,34 @@ def shares_of(
         "classes": rows,
         "not_listed": int((given > 0).sum()) - len(rows),
         "mean": mean,
+        "means": by_question,
     }
+
+
+def _means(
+    y: FloatArray,
+    f: FloatArray,
+    F: FloatArray,
+    group: IntArray | None,
+    question: AnyArray,
+    labelled: IntArray,
+    items: IntArray,
+) -> Iterator[dict[str, Any]]:
+    """Estimate the mean of each question of which people labelled enough items."""
+    asked = np.unique(question[items])
+    for value in asked if len(asked) > 1 else ():
+        some, among = question[labelled] == value, question[items] == value
+        own = None if group is None else group[some]
+        if some.sum() < LEAST_LABELLED or (
+            own is not None and len(np.unique(own)) < LEAST_CLUSTERS
+        ):
+            continue
+        yield {"question": _plain(value.item())} | _mean(y[some], f[some], F[among], own)
+
+
+def _mean(y: FloatArray, f: FloatArray, F: FloatArray, cluster: IntArray | None) -> dict[str, Any]:
+    alone = mean_estimate(y, np.zeros_like(y), np.zeros_like(F), cluster=cluster)
+    return _told(mean_estimate(y, f, F, cluster=cluster), alone)
 
 
 def _column(shares: csr_matrix, rows: IntArray, c: int) -> FloatArray:
@@ -268,6 +314,8 @@ def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
     yield "  * means that no other judge is clearly better"
     if lines := list(open_lines(found)):
         yield from ("", *lines)
+    if lines := list(question_lines(found)):
+        yield from ("", *lines)
     if biased := [judge for judge in found["judges"] if judge["bias"] is not None]:
         yield ""
         yield (
@@ -305,6 +353,54 @@ def line_of(judge: Mapping[str, Any]) -> str:
         ends = f"{judge['low']:.2f}, {judge['high']:.2f}"
     best = "  *" if judge["may_be_best"] else ""
     return f"{judge['r']:.2f} [{ends}]  {judge['verdict']}{best}"
+
+
+def question_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Return a table of questions by judges, and where a judge's verdict is the opposite."""
+    judges = found["judges"]
+    asked = list(dict.fromkeys(q["question"] for judge in judges for q in judge["questions"]))
+    if not asked:
+        return
+    yield (
+        f"The same within each question that has {FEW_ITEMS} items or more (yes: can stand in, no: "
+        "cannot):"
+    )
+    rows = asked[:MOST_QUESTIONS]
+    lines = _padded(["", *map(str, rows)])
+    n_shown = 0
+    for judge in judges:
+        cells = {q["question"]: _cell(q) for q in judge["questions"]}
+        column = _padded([str(judge["name"]), *(cells.get(question, "") for question in rows)])
+        if n_shown and 4 + len(lines[0]) + len(column[0]) > MOST_CHARACTERS:
+            break
+        lines = [f"{line}  {cell}" for line, cell in zip(lines, column, strict=True)]
+        n_shown += 1
+    yield from (f"  {line}".rstrip() for line in lines)
+    left = {"question": len(asked) - len(rows), "judge": len(judges) - n_shown}
+    if more := [counted(n, what) for what, n in left.items() if n]:
+        yield f"  and {' and '.join(more)} more, which --json lists"
+    for judge in judges:
+        other = {CAN: CANNOT, CANNOT: CAN}.get(judge["verdict"])
+        names = [str(q["question"]) for q in judge["questions"] if q["verdict"] == other]
+        if names:
+            but = "but not in" if other == CANNOT else "but it can in"
+            yield (
+                f"{judge['name']} {judge['verdict']} over all questions, {but} "
+                f"{listed(names, len(names), MOST_SHOWN)}."
+            )
+
+
+def _padded(cells: list[str]) -> list[str]:
+    width = max(map(len, cells))
+    return [f"{cell:<{width}}" for cell in cells]
+
+
+def _cell(each: Mapping[str, Any]) -> str:
+    """A verdict with r, in a table; without it where people do not surely agree."""
+    if each["low"] is None or each["high"] is None:
+        return "open"
+    verdict = {CAN: "yes", CANNOT: "no"}.get(each["verdict"], "open")
+    return f"{verdict} {each['r'] + 0.0:.2f}".replace("-0.00", "0.00")
 
 
 def bias_of(judge: Mapping[str, Any], unit: str) -> str:
@@ -422,11 +518,11 @@ def share_lines(shares: Mapping[str, Any], cluster: str | None = None) -> Iterat
     if shares["not_listed"] > 0:
         yield f"  and {shares['not_listed']} rarer labels"
     if shares["mean"] is not None:
-        mean = shares["mean"]
-        yield (
-            f"  mean: {mean['estimate']:.2f} ({mean['low']:.2f} to {mean['high']:.2f}; people "
-            f"alone {mean['people_low']:.2f} to {mean['people_high']:.2f})"
-        )
+        yield f"  mean: {_mean_of(shares['mean'])}"
+    for mean in shares["means"][:MOST_QUESTIONS]:
+        yield f"  mean of {mean['question']}: {_mean_of(mean)}"
+    if len(shares["means"]) > MOST_QUESTIONS:
+        yield f"  and {len(shares['means']) - MOST_QUESTIONS} more questions, which --json lists"
     if not shares["random"]:
         yield "  If they were, add --random; if they were not, do not use these shares."
     if clusters is None:
@@ -439,6 +535,13 @@ def share_lines(shares: Mapping[str, Any], cluster: str | None = None) -> Iterat
             f"  People labelled only a part of some values of {cluster}. If the items were drawn "
             "one by one, these intervals are rather too wide."
         )
+
+
+def _mean_of(mean: Mapping[str, Any]) -> str:
+    return (
+        f"{mean['estimate']:.2f} ({mean['low']:.2f} to {mean['high']:.2f}; people alone "
+        f"{mean['people_low']:.2f} to {mean['people_high']:.2f})"
+    )
 
 
 def answer_judges(s: Mapping[str, Any]) -> Answer:

@@ -36,8 +36,9 @@ class JudgesReading(FamilyReading):
         typer.Option(
             metavar="COLUMN",
             help="Column with the question that each item answers. Agreement is then measured "
-            "within each question. For an export that holds several questions, give the name of "
-            "one question instead of a column.",
+            "within each question, and each question of 50 items or more gets verdicts of its "
+            "own. For an export that holds several questions, give the name of one question "
+            "instead of a column.",
         ),
     ] = None
 
@@ -140,7 +141,7 @@ def judges(
     columns = {
         name: [judge[name] for judge in result["judges"]]
         for name in result["judges"][0]
-        if name != "classes"
+        if name not in ("classes", "questions")
     }
     write_columns(out, columns, keep_formulas)
     if json:
