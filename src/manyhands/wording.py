@@ -271,6 +271,35 @@ def listed(names: Sequence[Any], total: int, most: int = 5) -> str:
     return quoted + (f" and {more:,} more" if more > 0 else "")
 
 
+def told_of_rule(n: int, *, middle: bool) -> str:
+    """Say for how many items the label is not the most probable class, and why; "" for none.
+
+    Parameters
+    ----------
+    n : int
+    middle : bool
+        Whether the labels are median grades.
+
+    Examples
+    --------
+    >>> print(told_of_rule(3, middle=True))
+    For 3 items, another grade is more probable than the label. The label is the middle grade (the \
+median), which is expected to be nearest to the truth.
+    """
+    if not n:
+        return ""
+    items = counted(n, "item")
+    if middle:
+        return (
+            f"For {items}, another grade is more probable than the label. The label is the middle "
+            "grade (the median), which is expected to be nearest to the truth."
+        )
+    return (
+        f"For {items}, another class is more probable than the label, because the decision rule "
+        "weighs mistakes differently."
+    )
+
+
 def nobody(n: int) -> str:
     """Write a number of annotators, which may be 0."""
     return counted(n, "annotator") if n else "nobody"

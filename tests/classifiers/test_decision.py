@@ -373,7 +373,7 @@ def test_the_command_line_predicts_by_the_rule(tmp_path):
     assert found.tolist() == model.predict(np.float32(X)).tolist()
     n = (found != model.predict_proba(X).argmax(axis=1)).sum()
     assert n > 0
-    assert f"For {n} items, the label is not the most probable class" in predicted["about"][-1]
+    assert f"For {n} items, another class is more probable than the label" in predicted["about"][-1]
 
 
 def test_a_job_writes_what_predict_decides(tmp_path):

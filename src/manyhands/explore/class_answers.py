@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
+from manyhands.decision.labels import best_of, is_scale_of_grades
 from manyhands.explore.answers import Answers, Vote, Words
 from manyhands.explore.figures import Figures, Model, compute
 from manyhands.io.consensus_labels import (
@@ -113,6 +114,22 @@ class ClassAnswers(Answers[int]):
         told = certainty.of_classes(posterior[None], np.array([self.of(row)]))
         found: list[float | None] = told[0].tolist()
         return found
+
+    def more_probable(self, row: int, answer: int, told: Sequence[float | None]) -> list[int]:
+        """Return the classes that are more probable than a label, the most probable first.
+
+        There are some if a rule chose the label, such as the median of grades. Where nothing is
+        told, they are more probable by the method.
+        """
+        own = self.posterior[row].tolist()
+        shares = [p if share is None else share for p, share in zip(own, told, strict=True)]
+        found = [code for code, share in enumerate(shares) if share > shares[answer]]
+        return sorted(found, key=lambda code: -shares[code])
+
+    def is_middle(self, row: int, answer: int) -> bool:
+        """Return whether a label is the median of grades."""
+        graded = is_scale_of_grades(self.table)
+        return graded and bool(best_of(self.posterior[[row]], self.table)[0] == answer)
 
     def certainty(self, row: int, answer: int, told: Sequence[float | None]) -> float | None:
         """Return how probable a class is."""

@@ -37,7 +37,7 @@ from manyhands.jobs.outputs import (
     severity_rows,
     times_of,
 )
-from manyhands.metrics.certainty import certainty_of, with_open
+from manyhands.metrics.certainty import certainty_of, n_less_probable, with_open
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.annotators import told_of_all
@@ -45,7 +45,7 @@ from manyhands.report.headline import tell_decided, tell_labels
 from manyhands.report.labels import told_of_usable
 from manyhands.report.review import half_of_wrong
 from manyhands.scale.store import AnnotationStore
-from manyhands.wording import SCORES
+from manyhands.wording import SCORES, told_of_rule
 
 MEASURED = ("accuracy", "macro_f1", "minority_recall", "ece", "within_one", "mae", "qwk", "rps")
 """Measures of labels against gold, for names or grades; see `manyhands.wording.SCORES`."""
@@ -111,12 +111,13 @@ def aggregate_table(
         without a report), ``n_known`` (known labels, which
         are among the accepted ones), ``level`` (share of right labels,
         with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
-        words), as if no label were left open, ``decided`` (level and headline of the labels that
-        were decided; None if none was left open), ``annotators`` (annotator, n_annotations,
-        severity in grades, severity_low_95, severity_high_95, severity_in_words; of grades, by
-        methods that estimate it), ``too_high`` (whether all annotators together grade too high or
-        too low, in words; "" with too little gold or without a report), ``files`` (what was
-        written), and ``gold``: metrics on the annotated instances that have gold and are not in
+        words), as if no label were left open, ``of_rule`` (for how many items another class is more
+        probable than the label, and why, in words; "" for none), ``decided`` (level and headline of
+        the labels that were decided; None if none was left open), ``annotators`` (annotator,
+        n_annotations, severity in grades, severity_low_95, severity_high_95, severity_in_words; of
+        grades, by methods that estimate it), ``too_high`` (whether all annotators together grade
+        too high or too low, in words; "" with too little gold or without a report), ``files`` (what
+        was written), and ``gold``: metrics on the annotated instances that have gold and are not in
         ``known``, or None.
 
     Raises
@@ -262,10 +263,10 @@ def _concluded(
     judged: dict[str, Any] = {"known": is_known, "identified": decided}
     judged["probability"] = certainty.of_labels(posterior, codes, is_known)
     judged["accept"] = threshold or ACCEPT
-    some = None
+    every, some = codes, None
     if threshold is not None:
         # How sure a label is does not depend on which other labels are left open.
-        every, codes = codes, with_open(codes, judged["probability"], posterior, threshold)
+        codes = with_open(codes, judged["probability"], posterior, threshold)
         if ((codes < 0) & (table.annotations_per_instance() > 0)).any():
             whole = (table, told.level, every, posterior, codes < 0, threshold)
             some = tell_decided(*whole, known=is_known, gold=measured.get("gold")).to_dict()
@@ -273,6 +274,9 @@ def _concluded(
         metrics = measure(table, posterior, codes, truth, rows)
     if not aggregator.traits.compares_annotators:  # Others have said it in their fit.
         warn_of_unidentified(aggregator._unidentified(votes_of(table, aggregator._gold)))
+    middle = isinstance(rule, str | None) and (rule or rule_of(table)) == "median"
+    n_other = n_less_probable(posterior, np.where(table.annotations_per_instance() > 0, every, -1))
+    of_rule = told_of_rule(n_other, middle=middle)
     found = consensus(table, posterior, values[codes], **judged)
     found = replace(found, random=aggregator._random_gold)
     files: list[Path] = []
@@ -295,6 +299,7 @@ def _concluded(
         "usable": told_of_usable(summary),
         "n_known": int(found.known.sum()),
         **told.to_dict(),
+        "of_rule": of_rule,
         "decided": some,
         "annotators": severity_rows(aggregator),
         "too_high": told_of_all(summary),

@@ -69,6 +69,7 @@ from manyhands.metrics.certainty import (
     certainty_of,
     interval_of_some,
     label_probability,
+    n_less_probable,
 )
 from manyhands.models import load, save
 from manyhands.ranking.bradley_terry import BradleyTerry
@@ -85,7 +86,7 @@ from manyhands.report.html import read_summary
 from manyhands.report.inputs import class_positions
 from manyhands.report.labels import CERTAIN, at_cutoffs
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manyhands.wording import counted, percent, too_much
+from manyhands.wording import percent, told_of_rule, too_much
 
 LABELS, ANNOTATORS, SUMMARY = "labels.csv", "annotators.csv", "summary.json"
 OUTPUTS = ("model.json", LABELS, ANNOTATORS, SUMMARY, "report.html")
@@ -526,15 +527,10 @@ def _about_probabilities(own: FloatArray, told: FloatArray, has_level: bool) -> 
 
 def _about_rule(model: Any, codes: IntArray, proba: FloatArray) -> list[str]:
     """Say for how many items a decision rule took another label than the most probable class."""
-    n = int((label_probability(proba, codes) < proba.max(axis=1)).sum())
-    if not n:
-        return []
-    rule = getattr(model, "decision", None)
-    named = f" ({rule})" if isinstance(rule, str) and rule != "auto" else ""
-    return [
-        f"For {counted(n, 'item')}, the label is not the most probable class, because the "
-        f"model's decision rule{named} weighs mistakes differently."
-    ]
+    rule = getattr(model, "decision", AUTO)
+    middle = isinstance(rule, str) and rule in (AUTO, "median")
+    told = told_of_rule(n_less_probable(proba, codes), middle=middle)
+    return [told] if told else []
 
 
 def prediction_cutoffs(own: FloatArray, certainty: Mapping[str, Certainty]) -> list[dict[str, Any]]:

@@ -198,6 +198,13 @@ def label_probability(posterior: Any, codes: IntArray) -> FloatArray:
     return found
 
 
+def n_less_probable(posterior: Any, codes: IntArray) -> int:
+    """Count the labels that the method finds less probable than another class."""
+    return (
+        int((label_probability(posterior, codes) < row_max(posterior)).sum()) if len(codes) else 0
+    )
+
+
 def with_open(
     codes: IntArray, told: FloatArray, posterior: Any, threshold: float | None
 ) -> IntArray:

@@ -12,7 +12,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import resolve
 from manyhands.annotations.frames import Backend
-from manyhands.decision.labels import best_of, generator
+from manyhands.decision.labels import best, best_of, generator
 from manyhands.decision.losses import expected_loss
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
@@ -37,7 +37,8 @@ class ReviewQueue:
     scores : array of shape (m,)
         Probability that the label is wrong; NaN if it is unknown how many labels are right.
     suggestions : array of shape (m,)
-        The most probable other class.
+        The most probable other class. It may be more probable than the label, if this is an
+        annotation or was chosen by a rule such as the median of grades.
     annotators : array of shape (m,) or None
         Ids of the annotators who gave the annotations; None for labels.
     classifier_weight : float
@@ -48,6 +49,10 @@ class ReviewQueue:
     grades_off : array of shape (m,) or None
         For grades, the expected distance of the label from the truth, by which the queue is sorted;
         NaN if unknown.
+    suggestion_probability : array of shape (m,) or None
+        Probability of the suggestion, as that of the label is ``1 - scores``; NaN if unknown.
+    is_middle : boolean array of shape (m,) or None
+        For grades, whether the label is the median grade.
     """
 
     instances: AnyArray
@@ -58,9 +63,18 @@ class ReviewQueue:
     classifier_weight: float = 0.0
     chosen: AnyArray | None = None
     grades_off: FloatArray | None = None
+    suggestion_probability: FloatArray | None = None
+    is_middle: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.instances)
+
+    @property
+    def n_less_probable(self) -> int:
+        """Number of labels that are less probable than the suggestion, as far as that is known."""
+        if self.suggestion_probability is None:
+            return 0
+        return int((self.suggestion_probability > 1 - self.scores).sum())
 
     def __repr__(self) -> str:
         what = counted(len(self), "label" if self.annotators is None else "annotation")
@@ -199,13 +213,13 @@ def review_queue(
     rows = found.posterior[instance].copy()
     score = expected_loss(rows, label)
     told = score if certainty is None else 1.0 - certainty(1.0 - score)
-    loss, off = score, None
+    loss, off, middle = score, None, None
     if found.ordered:
+        middle = best(rows, "first", generator(0), ordered=True) == label
         loss = off = expected_loss(rows, label, ordered=True)
         if certainty is not None:
             off = expected_loss(certainty.of_classes(rows, label), label, ordered=True)
             loss = np.where(np.isnan(off), loss, off)
-    rows[np.arange(len(rows)), label] = -1.0
     is_last = np.zeros(len(rows), dtype=bool) if last is None else np.asarray(last)[instance]
     order = np.lexsort((-np.round(loss, 12), is_last))[:n]
     drawn = np.zeros(0, dtype=np.int64)
@@ -214,15 +228,21 @@ def review_queue(
         rest = np.setdiff1d(np.flatnonzero(~known[instance]), order)
         drawn = generator(random_state).permutation(rest)[:random]
     order = np.concatenate([drawn, order])
+    rows, label, instance = rows[order], label[order], instance[order]
+    shares = rows if certainty is None else certainty.of_classes(rows, label)
+    rows[np.arange(len(rows)), label] = -1.0
+    other = rows.argmax(axis=1)
     return ReviewQueue(
-        table.instances[instance[order]],
-        table.classes[label[order]],
+        table.instances[instance],
+        table.classes[label],
         told[order],
-        table.classes[rows[order].argmax(axis=1)],
+        table.classes[other],
         None if annotator is None else table.annotators[annotator[order]],
         weight,
         np.repeat(["random", "queue"], [len(drawn), len(order) - len(drawn)]) if random else None,
         None if off is None else off[order],
+        shares[np.arange(len(rows)), other],
+        None if middle is None else middle[order],
     )
 
 

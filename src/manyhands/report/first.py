@@ -139,20 +139,31 @@ def figure_of(level: Mapping[str, Any] | None) -> Figure | None:
     return Figure(percent(at), percent_interval(low, high), source, low, at, high)
 
 
-def told_of_label(label: Any, wrong: float | None, other: Any) -> str:
-    """Say how sure a label is; ``wrong`` is the probability that it is wrong, if it is known.
+def told_of_label(row: Mapping[str, Any]) -> str:
+    """Say how sure a label is; ``row`` is of a list of labels to check.
+
+    Summaries of earlier versions do not say how probable the suggestion is.
 
     Examples
     --------
-    >>> print(told_of_label("cat", 0.26, "dog"))
+    >>> print(told_of_label({"label": "cat", "score": 0.26, "suggestion": "dog"}))
     labelled “cat”, probably right (74\u202f%); next most probable: “dog”
-    >>> print(told_of_label("cat", 0.55, "dog"))
+    >>> print(told_of_label({"label": "cat", "score": 0.55, "suggestion": "dog"}))
     undecided: “cat” is the most probable (45\u202f%), then “dog”
+    >>> row = {"label": 2, "score": 0.88, "suggestion": 1, "suggestion_probability": 0.43}
+    >>> print(told_of_label(row | {"is_middle": True}))
+    undecided: “2” is the middle grade (12\u202f%), and “1” is more probable (43\u202f%)
     """
-    first, second = (f"“{shorten(str(name))}”" for name in (label, other))
-    if wrong is None:
-        return f"labelled {first}; next most probable: {second}"
-    right = 1 - wrong
+    first, second = (f"“{shorten(str(row[name]))}”" for name in ("label", "suggestion"))
+    if row["score"] is None:
+        return f"labelled {first}; most probable of the others: {second}"
+    right, other = 1 - row["score"], row.get("suggestion_probability")
+    if other is not None and other > right:
+        what = "the middle grade" if row.get("is_middle") else "the label"
+        return (
+            f"undecided: {first} is {what} ({percent(right)}), and {second} is more probable "
+            f"({percent(other)})"
+        )
     if right >= SURE_ENOUGH:
         return f"labelled {first}, probably right ({percent(right)}); next most probable: {second}"
     if right >= 0.5:

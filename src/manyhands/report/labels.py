@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations.groups import ALONE
+from manyhands.decision.labels import best_of, is_scale_of_grades
 from manyhands.io.consensus_labels import (
     ACTIONS,
     REVIEW_RULE,
@@ -15,13 +16,13 @@ from manyhands.io.consensus_labels import (
     consensus,
     whole_rule,
 )
-from manyhands.metrics.certainty import level_of_some
+from manyhands.metrics.certainty import level_of_some, n_less_probable
 from manyhands.report.filters import percent, percent_range
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.limits import LIMITS
 from manyhands.report.section import Answer, Content, Findings, Section
 from manyhands.typing import BoolArray, FloatArray, IntArray
-from manyhands.wording import counted
+from manyhands.wording import counted, told_of_rule
 
 CERTAIN = 0.95
 """Labels with at least this probability count as certain, where the annotations decide them."""
@@ -96,7 +97,18 @@ def labels_section(found: Findings) -> Content | None:
         "all": _listing(inputs, rows, "all_labels") if len(rows) <= LIMITS["all_labels"] else None,
         "uncertain": _uncertain(inputs, inferred, found.once(find_doubtful)),
         "against_majority": _listing(inputs, _most_overruled(inputs, against), "against_majority"),
+        "of_rule": _of_rule(inputs, inferred, rows),
     }
+
+
+def _of_rule(inputs: Inputs, inferred: Inferred, rows: IntArray) -> str:
+    """Say for how many items the label is not the most probable class."""
+    if not inferred.probable:
+        return ""
+    codes = inferred.codes[rows]
+    middle = is_scale_of_grades(inputs.table)
+    middle = middle and bool((codes == best_of(inferred.posterior[rows], inputs.table)).all())
+    return told_of_rule(n_less_probable(inferred.posterior[rows], codes), middle=middle)
 
 
 def confidence(inferred: Inferred) -> FloatArray:

@@ -200,6 +200,8 @@ def _queue_rows(queue: ReviewQueue, order: IntArray) -> dict[str, Any]:
         "suggestion": queue.suggestions,
         "score": queue.scores,
         "grades_off": queue.grades_off,
+        "suggestion_probability": queue.suggestion_probability,
+        "is_middle": queue.is_middle,
     }
     kept = {k: values[shown].tolist() for k, values in columns.items() if values is not None}
     rows = [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]

@@ -565,6 +565,8 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
         say(result["decided"]["headline"])
     elif result["n_undecided"]:
         say(f"left open: {count_with_share(result['n_undecided'], result['n_instances'])}")
+    if result.get("of_rule"):
+        say(result["of_rule"])
     if result.get("level") is not None:  # Else nothing shows how good the annotators are.
         say_severities(result["annotators"], result.get("n_known", 0))
     if result.get("too_high"):

@@ -69,6 +69,7 @@ from manyhands.wording import (
     listed,
     percent,
     percent_interval,
+    told_of_rule,
 )
 
 
@@ -1073,6 +1074,9 @@ def review(
         else f"{order}how probably a label is wrong is not told, because nothing shows how many of "
         "them are right; suggestion: what else"
     )
+    if by is By.label and (n_other := queue.n_less_probable):
+        middle = queue.is_middle is not None and bool(queue.is_middle.all())
+        say(told_of_rule(n_other, middle=middle))
     for line in told_of_checking(queue, level):
         say(line)
     if out is not None and by is By.label:
