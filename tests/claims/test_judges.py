@@ -6,6 +6,7 @@ import pytest
 from manyhands import AnnotationTable
 from manyhands.agreement import compare_judges
 from manyhands.exceptions import silenced
+from manyhands.metrics.mean_estimate import drawn_for_half, mean_estimate
 from manyhands.report.judges import shares_of
 
 
@@ -69,6 +70,40 @@ def test_intervals_of_drawn_documents_hold_as_often_as_told_and_not_without_the_
     assert found["with", "bias"] >= 0.92
     assert found["without", "mean"] <= 0.8
     assert found["without", "shares"] <= 0.88
+
+
+def half(grades, is_model, document, n_drawn):
+    """Width of the mean's interval if as many documents are drawn as told, over the width now."""
+    people = np.ma.masked_less(grades[:, is_model == 0], 0).mean(axis=1).filled(np.nan)
+    models = np.ma.masked_less(grades[:, is_model == 1], 0).mean(axis=1).filled(np.nan)
+    known = np.isfinite(people) & np.isfinite(models)
+    people, models, document = people[known], models[known], document[known]
+    every, rng = np.unique(document), np.random.default_rng(2)
+
+    def width(k):
+        found = []
+        for _ in range(60):
+            drawn = np.isin(document, rng.choice(every, k, replace=False))
+            one = mean_estimate(people[drawn], models[drawn], models, cluster=document[drawn])
+            found.append(one.high - one.low)
+        return np.mean(found)
+
+    return width(drawn_for_half(n_drawn, len(every))) / width(n_drawn)
+
+
+@pytest.mark.parametrize("n_drawn", [12, 20, 40])
+def test_as_many_documents_as_told_make_the_interval_half_as_wide(n_drawn):
+    assert half(*in_documents(np.random.default_rng(1)), n_drawn) == pytest.approx(0.5, abs=0.04)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("question", ["coherence", "consistency", "fluency", "relevance"])
+def test_as_many_articles_of_a_real_set_make_the_interval_half_as_wide(data_home, question):
+    import pandas as pd
+
+    frame = pd.read_csv(data_home / "judges" / "summeval" / "annotations.csv")
+    frame = frame[frame.question == question]
+    assert half(*of_a_set(frame), n_drawn=30) == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.data

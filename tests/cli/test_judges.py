@@ -10,7 +10,7 @@ import manyhands
 from manyhands.cli.translation import with_options
 from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference.identifiability import IsolatedFamilies, warn_of_isolated_families
-from manyhands.report.judges import question_lines
+from manyhands.report.judges import open_lines, question_lines
 from tests.cli.conftest import done, done_json, refused
 
 N, CLASSES = 240, np.array(["cat", "dog", "owl"])
@@ -243,6 +243,30 @@ def test_a_verdict_and_a_mean_for_each_question(home):
     for mean in found["shares"]["means"]:
         assert f"mean of {mean['question']}: {mean['estimate']:.2f} ({mean['low']:.2f} to" in said
     assert "within each question" not in done(*args[:6]).stdout
+
+
+def test_how_many_items_decide_is_told_with_those_that_there_are():
+    judge = {"name": "gpt", "verdict": "open", "n_items": 640, "more_items": 4.46, "r": 0.7,
+             "low": 0.6, "high": 0.9}  # fmt: skip
+    found = {"judges": [judge], "margin": 0.2}
+    (beyond,) = open_lines(found | {"n_items_of_all": 1600})
+    assert "(2,855 in all)" in beyond
+    assert beyond.endswith("There are only 1,600, so these items cannot decide it.")
+    (within,) = open_lines(found | {"n_items_of_all": 6400})
+    assert within.endswith("of a person's agreement, if people label them.")
+
+
+def test_how_many_more_items_or_documents_halve_the_interval_of_the_mean(home):
+    by_question(home)
+    args = ("judges", "grades.csv", "--groups", "kind", "--ordered", "--random")
+    half = done_json(*args)["shares"]["for_half"]
+    assert half["of"] == 480
+    assert half["drawn"] == 240 + half["more"]
+    assert f"label about {half['drawn']} of the 480 items: {half['more']}" in done(*args).stdout
+    args = (*args, "--cluster", "document")
+    half = done_json(*args)["shares"]["for_half"]
+    assert half["of"] == 120
+    assert f"about {half['drawn']} of the 120 values of document" in done(*args).stdout
 
 
 def test_the_table_of_questions_is_short_and_says_what_it_leaves_out():

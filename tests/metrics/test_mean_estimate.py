@@ -8,6 +8,7 @@ from scipy.stats import t as student
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import mean_estimate
 from manyhands.metrics.intervals import beta_interval
+from manyhands.metrics.mean_estimate import drawn_for_half
 
 
 def population(p, r2, n_items=2000, seed=0):
@@ -86,6 +87,16 @@ def test_repeated_items_of_a_cluster_tell_nothing_more(kind):
     assert four == pytest.approx(once, abs=2e-3)
     alone = mean_estimate(*few)
     assert alone.high - alone.low < 0.6 * (once.high - once.low)
+
+
+@pytest.mark.parametrize(("n", "n_all"), [(10, 40), (20, 500), (40, 100), (100, 100_000)])
+def test_how_many_draws_halve_the_interval(n, n_all):
+    drawn = drawn_for_half(n, n_all)
+
+    def width(k):
+        return student.ppf(0.975, k - 2) * np.sqrt(1 / k - 1 / n_all)
+
+    assert width(drawn) <= width(n) / 2 < width(drawn - 1)
 
 
 @pytest.mark.parametrize(("p", "least"), [(0.5, 0.92), (0.3, 0.92), (0.05, 0.88)])

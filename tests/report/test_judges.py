@@ -45,7 +45,10 @@ def test_grades_are_compared_with_those_of_people(table):
     graded = AnnotationTable.from_matrix(
         codes, ordered=True, annotators=table.annotators.tolist()
     ).with_groups({"<gpt>": "llm", "llama": "llm"})
-    html = render_report(summarize(graded))
+    summary = summarize(graded)
+    html = render_report(summary)
+    mean = summary["judges"]["shares"]["mean"]
+    assert f"The mean of all 200 items is {mean['estimate']:.2f} ({mean['low']:.2f} to" in html
     judge = compare_judges(graded).judges[0]
     way = "lower" if judge.bias < 0 else "higher"
     assert f"{abs(judge.bias):.2f} grades {way}" in html

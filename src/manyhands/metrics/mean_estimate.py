@@ -174,6 +174,19 @@ def share_estimate(
     return _estimate(labelled, predicted, everywhere, cluster, level, is_share=True)
 
 
+def drawn_for_half(n: int, n_all: int) -> int:
+    """Return how many items, or clusters, must be drawn in all for half the width of a mean.
+
+    Parameters
+    ----------
+    n, n_all : int
+        Items, or clusters, that were drawn, and all of them.
+    """
+    drawn = np.arange(n, n_all + 1)
+    width = student.ppf(0.975, drawn - 2) * np.sqrt(1 / drawn - 1 / n_all)
+    return int(drawn[np.argmax(width <= width[0] / 2)])
+
+
 def _estimate(
     y: FloatArray,
     f: FloatArray,

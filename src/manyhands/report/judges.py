@@ -27,7 +27,12 @@ from manyhands.annotations.encoding import as_values
 from manyhands.annotations.groups import ALONE, in_families, undeclared_models
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.io.people import MODELS
-from manyhands.metrics.mean_estimate import MeanEstimate, mean_estimate, share_estimate
+from manyhands.metrics.mean_estimate import (
+    MeanEstimate,
+    drawn_for_half,
+    mean_estimate,
+    share_estimate,
+)
 from manyhands.report.section import Answer, Content, Findings, Section
 from manyhands.typing import AnyArray, FloatArray, IntArray
 from manyhands.wording import counted, listed, percent, percent_ends, percent_interval
@@ -94,7 +99,10 @@ def judged(table: AnnotationTable, *, is_random: bool = False, **options: Any) -
     found = compare_judges(table, **options)
     about = {name: options.get(name) for name in ("cluster", "question")}
     shares = shares_of(table, found, is_random=is_random, **about)
-    told = as_dict(found) | {"compared_as": compared_as(table, options.get("values"))}
+    told = as_dict(found) | {
+        "n_items_of_all": int((table.observed.annotations_per_instance() > 0).sum()),
+        "compared_as": compared_as(table, options.get("values")),
+    }
     if shares is None and shares_of(table, found) is not None:
         told["notes"].insert(0, FEW_CLUSTERS)
     return told | {"shares": shares}
@@ -237,7 +245,18 @@ def shares_of(
         "not_listed": int((given > 0).sum()) - len(rows),
         "mean": mean,
         "means": by_question,
+        "for_half": None if mean is None else _for_half(len(labelled), len(items), clusters),
     }
+
+
+def _for_half(n: int, n_all: int, clusters: dict[str, Any] | None) -> dict[str, int] | None:
+    """How many items, or whole clusters, make the interval of the mean half as wide."""
+    if clusters is not None:
+        if not clusters["whole"]:
+            return None
+        n, n_all = clusters["labelled"], clusters["all"]
+    drawn = drawn_for_half(n, n_all)
+    return {"drawn": drawn, "more": drawn - n, "of": n_all}
 
 
 def _means(
@@ -445,11 +464,16 @@ def open_lines(found: Mapping[str, Any]) -> Iterator[str]:
                 "this kind would hardly decide it."
             )
         else:
-            n = math.ceil(more * judge["n_items"])
+            n, n_all = math.ceil(more * n_items), found["n_items_of_all"]
             yield (
                 f"It is open whether {judge['name']} can stand in for a person. About "
                 f"{max(more, 1.1):.1f} times as many items ({n:,} in all) would decide whether it "
-                f"reaches {limit:.2g} of a person's agreement."
+                f"reaches {limit:.2g} of a person's agreement"
+                + (
+                    f". There are only {n_all:,}, so these items cannot decide it."
+                    if n > n_all
+                    else ", if people label them."
+                )
             )
     best = found["judges"][0]
     if best["low"] is not None and best["r"] is not None and best["low"] >= 1 - 1e-9:
@@ -523,6 +547,14 @@ def share_lines(shares: Mapping[str, Any], cluster: str | None = None) -> Iterat
         yield f"  mean of {mean['question']}: {_mean_of(mean)}"
     if len(shares["means"]) > MOST_QUESTIONS:
         yield f"  and {len(shares['means']) - MOST_QUESTIONS} more questions, which --json lists"
+    if shares["for_half"] is not None:
+        half = shares["for_half"]
+        unit = "items" if clusters is None else f"values of {cluster}"
+        yield (
+            "  For half as wide an interval of the mean, people must label about "
+            f"{half['drawn']:,} of the {half['of']:,} {unit}: {half['more']:,} more, "
+            "drawn at random."
+        )
     if not shares["random"]:
         yield "  If they were, add --random; if they were not, do not use these shares."
     if clusters is None:
