@@ -121,6 +121,7 @@ OF_COMMANDS = (
         "--groups COLUMN or FILE; --groups none",
     ),
     (r"groups=\{\}, on the command line --groups none", "--groups none"),
+    (r"reference=\[.*?\], on the command line --people", "--people"),
     (r"groups=dict\.fromkeys\(\[.*?\], 'llm'\), on the command line --groups", "--groups"),
     (
         r"fit GoldCorrected with gold labels of (\d+ or more instances drawn at random)"

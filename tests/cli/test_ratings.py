@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import manyhands
 from manyhands import AnnotationStore, AnnotationTable, RatingMean, load
 from manyhands.inference.identifiability import unidentified_numbers
 from manyhands.report import summarize_ratings
@@ -459,3 +460,36 @@ def test_a_task_with_two_known_labels_and_nobodys_name_is_told_to_have_one(check
         csv.writer(file).writerows(rows)
     says = ["--known", "holds 'a' twice, in rows 2 and 4", "(--worker)"]
     refused(3, "aggregate", *checked, *NUMBERS, "--known", "twice.csv", says=says)
+
+
+def test_values_of_people_and_models_are_on_the_scale_of_the_people(tmp_path, monkeypatch):
+    """Of models that rate 1.5 too low: without --people, a warning names it."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    value = rng.normal(10, 2, 80)
+    low = {"anna": 0.0, "ben": 0.0, "gpt-4o": -1.5, "llama-3": -1.5, "qwen": -1.5}
+    rows = [
+        (f"t{i}", who, round(t + off + rng.normal(0, 0.5), 1))
+        for i, t in enumerate(value)
+        for who, off in low.items()
+        if i < 40 or off
+    ]
+    with open("all.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("task", "worker", "label"), *rows])
+    said = done("aggregate", "all.csv", *NUMBERS, "--people", "anna,ben", "--out", "values.csv")
+    assert "The values are on the scale of “anna”, “ben” on average" in said.stdout
+    found = pd.read_csv("values.csv").set_index("task")["label"]
+    assert abs((found.loc[[f"t{i}" for i in range(80)]] - value).mean()) < 0.15
+
+
+@pytest.mark.filterwarnings("default:.*are named like language models")
+def test_a_warning_says_how_values_get_on_the_scale_of_people(slider):
+    text = Path("slider.csv").read_text()
+    for w in range(2, 10):
+        text = text.replace(f",w{w},", f",gpt-{w},")
+    Path("mixed.csv").write_text(text)
+    with pytest.warns(UserWarning, match="8 of the 10 annotators are named like language models"):
+        RatingMean().fit(manyhands.io.read_annotations("mixed.csv", scale="interval"))
+    said = done("aggregate", "mixed.csv", *NUMBERS)
+    assert "name them for values on their scale: --people w0,w1" in said.stderr
+    assert "reference=" not in said.stderr

@@ -329,6 +329,53 @@ def test_few_known_values_and_those_of_a_queue_do_not_measure():
     assert first.n_measured_ == 13
 
 
+# -- people beside models -------------------------------------------------------------------------
+
+
+def of_people_and_models(seed=0, n=120, off=1.5):
+    """Values, and ratings by two people of the first half and by three models, too low, of all."""
+    rng = np.random.default_rng(seed)
+    value = rng.normal(10, 2, n)
+    severity = np.array([0.5, -0.5, -off, -off, -off])
+    ratings = np.round(value[:, None] + severity + rng.normal(0, 0.5, (n, 5)), 2)
+    ratings[n // 2 :, :2] = np.nan
+    names = ["anna", "ben", "gpt-4o", "llama-3", "qwen"]
+    return value, AnnotationTable.from_matrix(ratings, annotators=names, scale="interval")
+
+
+def test_values_are_on_the_scale_of_the_reference():
+    value, table = of_people_and_models()
+    model = RatingMean().fit(table, reference=["anna", "ben"])
+    assert model.reference_ == ["anna", "ben"]
+    assert abs(model.severity_[:2].mean()) < 1e-9
+    np.testing.assert_allclose(model.severity_, [0.5, -0.5, -1.5, -1.5, -1.5], atol=0.15)
+    for half in (slice(0, 60), slice(60, 120)):
+        assert abs((model.values_ - value)[half].mean()) < 0.15
+    with pytest.warns(UserWarning, match="3 of the 5 annotators are named like language models"):
+        plain = RatingMean().fit(table)
+    assert (plain.values_ - value).mean() < -0.7
+    # Values and severities move together, so that the ratings are explained as before.
+    move = model.values_ - plain.values_
+    assert abs(move - move.mean()).max() < 0.05
+    more = table.take(np.zeros(table.n_annotations, dtype=bool)).with_added(
+        AnnotationTable.from_frame(
+            pd.DataFrame({"task": [500], "worker": ["qwen"], "label": [8.5]}), scale="interval"
+        )
+    )
+    both = model.partial_fit(more)
+    assert abs(both.values_[both.instances_ == 500][0] - 10.0) < 0.2
+    with pytest.raises(AnnotationError, match="reference"):
+        RatingMean().fit(table, reference=["carl"])
+
+
+def test_known_values_go_before_the_reference_and_need_no_warning():
+    value, table = of_people_and_models()
+    gold = {i: value[i] + 5 for i in range(60)}
+    alike = [RatingMean().fit(table, gold=gold, reference=who) for who in (None, ["anna", "ben"])]
+    np.testing.assert_array_equal(alike[0].values_, alike[1].values_)
+    assert abs((alike[0].values_ - value)[60:].mean() - 5) < 0.3
+
+
 # -- real ratings ---------------------------------------------------------------------------------
 
 

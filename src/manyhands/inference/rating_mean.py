@@ -16,6 +16,7 @@ of the intraclass correlation [1]_.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
@@ -30,6 +31,7 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import resolve
+from manyhands.annotations.groups import undeclared_models
 from manyhands.annotations.target import is_sharded, refuse_swapped
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
 from manyhands.inference.base import AggregatorTraits
@@ -42,6 +44,7 @@ from manyhands.inference.inputs import (
     recode_annotators,
 )
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manyhands.wording import listed
 
 NOISE_PRIOR = 5.0
 """Number of ratings as which the pooled noise counts in the estimate of one annotator's noise."""
@@ -85,7 +88,7 @@ class RatingMean(BaseEstimator):
     severity_ : array of shape (n_annotators,)
         How much too high each annotator rates, in units of the ratings. A negative number means
         ratings that are too low, so a strict examiner has a negative severity. Without gold, the
-        mean over the annotators is 0.
+        mean over the annotators, or over those of ``reference``, is 0.
     severity_se_ : array of shape (n_annotators,)
         Standard error of ``severity_``.
     annotator_sd_ : array of shape (n_annotators,)
@@ -99,6 +102,8 @@ class RatingMean(BaseEstimator):
         None with fewer than 10 known values, as only these can show it.
     n_measured_ : int
         Number of known values that ``shared_sd_`` is measured on.
+    reference_ : list of annotator ids or None
+        Annotators on whose scale the values are; None: all, or that of known values.
     instances_, annotators_ : arrays
         Ids of the rows.
     n_annotators_, n_iter_ : int
@@ -148,6 +153,7 @@ class RatingMean(BaseEstimator):
     values_: FloatArray
     _gold: FloatArray | None
     _random_gold: BoolArray | None = None
+    reference_: list[Any] | None = None
     n_measured_: int = 0
     shared_sd_: float | None = None
 
@@ -172,6 +178,7 @@ class RatingMean(BaseEstimator):
         gold: Any = None,
         random_gold: Any = None,
         groups: Any = None,
+        reference: Any = None,
     ) -> Self:
         """Estimate values and severities. A fit that fails leaves the model as it was.
 
@@ -187,6 +194,10 @@ class RatingMean(BaseEstimator):
             Default: all known values do.
         groups : dict {annotator id: family}, or sequence of shape (n_annotators,), optional
             As in `BaseAggregator.fit`.
+        reference : sequence of annotator ids, optional
+            Annotators, such as people beside models, on whose scale the values are: their mean
+            severity is 0, and `partial_fit` keeps them. Default: all annotators. Known values
+            determine the scale, whatever the reference.
 
         Returns
         -------
@@ -197,14 +208,17 @@ class RatingMean(BaseEstimator):
         ------
         AnnotationError
             If there are no ratings, labels are not numbers, the table is a store, ``gold`` names an
-            unknown instance or holds a value that is not finite, or ``groups`` names an unknown
-            annotator.
+            unknown instance or holds a value that is not finite, or ``groups`` or ``reference``
+            names an unknown annotator.
 
         Warns
         -----
         NotIdentifiableWarning
             If no instance has ratings by two annotators, so that severities are not identifiable;
             they are then set to 0.
+        UserWarning
+            If language models, by their names, are among people, and neither ``gold`` nor
+            ``reference`` is given.
         """
         self._validate_params()
         refuse_swapped(table, y, takes="annotations")
@@ -212,12 +226,27 @@ class RatingMean(BaseEstimator):
         if groups is not None:
             table = table.with_groups(groups, table.group_rho)
         drawn = None if random_gold is None else drawn_at_random(random_gold, table)
-        return self._fit(table, None if gold is None else gold_values(gold, table), drawn)
+        if reference is not None:
+            code = resolve(
+                list(reference),
+                table.annotators,
+                argument="reference",
+                vocabulary_name="the annotators",
+            )
+            reference = table.annotators[code].tolist()
+        elif gold is None:
+            _warn_of_mixed_scales(table)
+        known = None if gold is None else gold_values(gold, table)
+        return self._fit(table, known, drawn, reference)
 
     def _fit(
-        self, table: AnnotationTable, gold: FloatArray | None, drawn: BoolArray | None
+        self,
+        table: AnnotationTable,
+        gold: FloatArray | None,
+        drawn: BoolArray | None,
+        reference: list[Any] | None,
     ) -> Self:
-        ratings = Ratings.of(table, gold)
+        ratings = Ratings.of(table, gold, reference)
         found = ratings.solve(self)
         value, error = ratings.values(found, precision=self.precision)
         off = ratings.off_known(self, drawn)
@@ -227,6 +256,7 @@ class RatingMean(BaseEstimator):
             inferred = np.isnan(ratings.gold) & (ratings.by_row(ratings.weight) > 0)
             error = np.where(inferred, np.hypot(error, self.shared_sd_), error)
         self.table_, self._gold, self._random_gold = table, gold, drawn
+        self.reference_ = reference
         self.instances_, self.annotators_ = table.instances, table.annotators
         self.n_annotators_ = table.n_annotators
         self.values_, self.value_se_ = value, error
@@ -291,7 +321,8 @@ class RatingMean(BaseEstimator):
             )
             numbers[place] = np.where(np.isnan(known), numbers[place], known)
         drawn = drawn_of_both(self._random_gold, random_gold, new, whole)
-        return self._fit(whole, None if np.isnan(numbers).all() else numbers, drawn)
+        known = None if np.isnan(numbers).all() else numbers
+        return self._fit(whole, known, drawn, self.reference_)
 
     def predict(self, table: Any) -> FloatArray:
         """Return the values of new or old instances, with the severities of the fit.
@@ -389,7 +420,8 @@ class Ratings(NamedTuple):
     row, who : integer arrays of shape (m,)
     gold : array of shape (n,)
         Known values; NaN if unknown.
-    n_annotators : int
+    is_reference : boolean array of shape (R,)
+        Annotators whose mean severity is 0 without known values.
     """
 
     y: FloatArray
@@ -397,23 +429,33 @@ class Ratings(NamedTuple):
     row: IntArray
     who: IntArray
     gold: FloatArray
-    n_annotators: int
+    is_reference: BoolArray
 
     @classmethod
-    def of(cls, table: AnnotationTable, gold: FloatArray | None) -> Ratings:
+    def of(
+        cls, table: AnnotationTable, gold: FloatArray | None, reference: list[Any] | None
+    ) -> Ratings:
         """Read the ratings of a table; those of weight 0 are left out."""
         weight = table.weight * family_weights(table)
         counted = weight > 0
         if gold is None:
             gold = np.full(table.n_instances, np.nan)
+        rates = np.bincount(table.annotator[counted], minlength=table.n_annotators) > 0
+        if reference is not None:
+            rates &= np.isin(table.annotators, reference)
         return cls(
             table.values[counted],
             np.asarray(weight[counted], dtype=np.float64),
             table.instance[counted],
             table.annotator[counted],
             gold,
-            table.n_annotators,
+            rates,
         )
+
+    @property
+    def n_annotators(self) -> int:
+        """Number of annotators, with those who rated nothing."""
+        return len(self.is_reference)
 
     def by_row(self, values: FloatArray) -> FloatArray:
         """Sum over the ratings of each instance."""
@@ -485,7 +527,7 @@ class Ratings(NamedTuple):
                 if (
                     not known.any()
                 ):  # Without gold, only the sum of value and severity is identified.
-                    shift = float(severity[active].mean())
+                    shift = float(severity[self.is_reference].mean())
                     severity[active] -= shift
                     value = value + shift
                 bias = max(float((severity**2 + doubt)[active].mean()), (1e-6 * scale) ** 2)
@@ -551,11 +593,28 @@ class Ratings(NamedTuple):
         share = power / total[self.row]
         doubt = self.by_row(share**2 * found.doubt[self.who])
         if np.isnan(self.gold).all():  # All values share the error of the mean severity.
-            doubt += found.bias / len(np.unique(self.who))
+            who = self.is_reference
+            doubt += (found.severity**2 + found.doubt)[who].mean() / who.sum()
         variance = np.divide(1.0, total, out=np.full(len(total), found.spread), where=total > 0)
         known = ~np.isnan(self.gold)
         error = np.where(known, 0.0, np.sqrt(variance + doubt))
         return np.where(known, self.gold, mean), error
+
+
+def _warn_of_mixed_scales(table: AnnotationTable) -> None:
+    """Warn where people's and language models' ratings have one mean, so nobody's scale."""
+    models = undeclared_models(None, table.annotators)
+    if not models.any() or models.all():
+        return
+    people = table.annotators[~models].tolist()
+    names = ",".join(map(str, people))
+    warn_caller(
+        f"{models.sum():,} of the {len(models):,} annotators are named like language models "
+        f"({listed(table.annotators[models].tolist(), int(models.sum()), 2)}). The values are on "
+        "the scale of all annotators on average, so they are too high or too low for people if "
+        "models rate otherwise. If the others are people, name them for values on their scale: "
+        f"reference={people!r}, on the command line --people {shlex.quote(names)}"
+    )
 
 
 # -- input ----------------------------------------------------------------------------------------

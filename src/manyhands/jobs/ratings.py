@@ -24,7 +24,7 @@ from manyhands.jobs.outputs import (
 )
 from manyhands.models import load
 from manyhands.report import summarize_ratings
-from manyhands.report.ratings import GOLD_WITHIN, LEAST_GOLD, condition_of, told_of_values
+from manyhands.report.ratings import GOLD_WITHIN, LEAST_GOLD, condition_of, scale_of, told_of_values
 from manyhands.typing import FloatArray
 from manyhands.wording import outside_ratings
 
@@ -39,6 +39,7 @@ def aggregate_ratings(
     out: str | Path | None = None,
     *,
     known: GoldFile | None = None,
+    reference: list[Any] | None = None,
     shown: Shown | None = None,
     title: str | None = None,
     keep_formulas: bool = False,
@@ -56,6 +57,8 @@ def aggregate_ratings(
         ``annotators.csv``, ``summary.json`` and ``report.html``.
     known : GoldFile, optional
         Known values, which the severities are estimated with.
+    reference : list of annotator ids, optional
+        Annotators on whose scale the values are; see `RatingMean.fit`.
     shown : Shown, optional
         What the table of values says of the items.
     title : str, optional
@@ -69,9 +72,9 @@ def aggregate_ratings(
         ``method``, ``n_instances``, ``n_annotators``, ``n_annotations``, ``values`` (task, label,
         low, high, mean, median), ``annotators`` (annotator, n_annotations, severity, low, high,
         sd), ``agreement`` (Krippendorff's alpha at interval level), ``value_sd``, ``severity_sd``
-        and ``noise_sd``, ``headline`` (how sure the values are, in words), ``condition`` (under
-        which their intervals hold), ``files``, and ``gold``: errors on the instances that have gold
-        and are not in ``known``, or None.
+        and ``noise_sd``; in words, ``scale`` (on whose the values are), ``headline`` (how sure they
+        are) and ``condition`` (under which their intervals hold); ``files``, and ``gold``: errors
+        on the instances that have gold and are not in ``known``, or None.
 
     Raises
     ------
@@ -83,7 +86,12 @@ def aggregate_ratings(
     if out is not None and Path(out).suffix:
         check_table_path(out)
     return _concluded(
-        model.fit(table, **_known(known, table)), gold, out, shown, title, keep_formulas
+        model.fit(table, **_known(known, table), reference=reference),
+        gold,
+        out,
+        shown,
+        title,
+        keep_formulas,
     )
 
 
@@ -157,6 +165,7 @@ def _concluded(
         "value_sd": model.value_sd_,
         "severity_sd": model.severity_sd_,
         "noise_sd": model.noise_sd_,
+        "scale": scale_of(model),
         "headline": told_of_values(model, measured, doubt),
         "condition": condition_of(model.n_measured_),
         "outside": outside_ratings(

@@ -87,6 +87,7 @@ def means_section(found: RatingFindings) -> Content:
         "drawn_at_random": model._random_gold is not None,
         "models": model.annotators_[undeclared_models(None, model.annotators_)].tolist(),
         "shared_sd": model.shared_sd_,
+        "scale": scale_of(model),
         "condition": condition_of(model.n_measured_),
         "value_sd": model.value_sd_,
         "severity_sd": model.severity_sd_,
@@ -288,6 +289,18 @@ def condition_of(n_measured: int) -> str:
     return (
         "if ratings scatter as evenly as the method assumes, and annotators do not share mistakes"
     )
+
+
+def scale_of(model: RatingMean) -> str:
+    """Say on whose scale values are: with what annotators' ratings are compared."""
+    if n := int(model.is_known_.sum()):
+        return f"The values are on the scale of the {counted(n, 'known value')}."
+    people = model.reference_
+    if people is None:
+        who = f"all {model.n_annotators_:,} annotators on average"
+    else:
+        who = f"{listed(people, len(people), 3)} on average"
+    return f"The values are on the scale of {who}: who rates too high or low does so beside them."
 
 
 def told_of_values(

@@ -469,6 +469,7 @@ def _of_ratings(
     more: dict[str, Any],
 ) -> dict[str, Any]:
     """Average ratings; ``more`` are further options of `aggregate_ratings`."""
+    from manyhands.annotations.groups import ALONE
     from manyhands.inference import RatingMean
     from manyhands.jobs import aggregate_ratings, continue_ratings
 
@@ -487,6 +488,8 @@ def _of_ratings(
         return continue_ratings(how.continue_, table, gold, how.out, **more)
     if not isinstance(model, RatingMean):
         model = RatingMean(**parse_settings(how.settings or [], RatingMean))
+    if reading.people:  # They are in no family; see `manyhands.io.people`.
+        more["reference"] = table.annotators[table.groups == ALONE].tolist()
     result = aggregate_ratings(table, model, gold, how.out, **more)
     if how.method is None:
         note("note: the labels are numbers, so they are averaged (--method rating-mean)")
@@ -504,6 +507,7 @@ def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
     if (more := result["n_instances"] - len(shown)) > 0:
         say(f"... and {more:,} more" + ("" if out else " (--out labels.csv writes all)"))
     say(result["headline"])
+    say(result["scale"])
     alpha = result["agreement"]
     if alpha is not None:
         say(f"Krippendorff's alpha, interval: {alpha:.2f}")
