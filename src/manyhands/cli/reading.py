@@ -337,8 +337,8 @@ class FamilyReading(Reading):
             help=(
                 "Which annotators are people, if others are models: names separated by commas, "
                 "or a file with people's labels, which is read together with the other "
-                "annotations. If --groups names a column, you can give the value that marks "
-                "people there. People count as independent of each other."
+                "annotations. If --groups names a column, you can instead give the value in "
+                "it that marks people, such as human. People count as independent of each other."
             ),
         ),
     ] = None

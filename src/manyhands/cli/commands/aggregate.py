@@ -143,7 +143,7 @@ RuleOption = Annotated[
         "probable class. 'median': the median grade. 'balanced': each probability is divided by "
         "the frequency of its class, so that rare classes are not at a disadvantage. By default, "
         "'median' is used for three or more grades, else 'argmax'. For sets of labels, 'f1' "
-        "decides which items get a label so that this label's expected F1 is greatest.",
+        "takes each label in turn, and gives it to the items that make its expected F1 greatest.",
         show_default=False,
     ),
 ]

@@ -1330,7 +1330,7 @@ def budget(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Forecast, or measure on recorded annotations, how many labels further annotations correct.
+    """Forecast how many labels would be corrected by more annotations; with --gold, measure it.
 
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps
