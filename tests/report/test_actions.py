@@ -112,7 +112,7 @@ def test_who_guesses_can_be_left_out_and_the_page_says_what_that_costs():
         assert (
             "to leave out everybody who does no better than guessing, delete their annotations "
             f"from the file: {told}. The estimated share of right labels may then change a lot, "
-            "even if few labels change, so compare the shares before and after on gold labels only"
+            "even if few labels do. Only gold labels show whether more labels are right"
         ) in advice
         assert NOT_ASKED in advice
         (about,) = [text for text in advice if text.startswith("If an annotator does no better")]
@@ -253,7 +253,7 @@ def test_shared_mistakes_come_before_the_people_whom_they_outvote(tmp_path):
     assert "groups=" not in warning
     assert warning.startswith("Annotators 3, 4, 5, 6 agree with one another more than")
     first = summary["actions"][0]
-    assert first["title"] == "Do not judge this annotator yet"
+    assert first["title"] == "One annotator stands out: do not judge them yet"
     assert OUTVOTED in first["text"]
     text = " ".join("".join(Page(render_report(summary)).text).split())
     assert text.count(warning) == text.count(OUTVOTED) == 1
@@ -357,8 +357,8 @@ def test_confusions_by_inferred_labels_are_expected_numbers():
     text = step(summary, "explain")["text"]
     share, most, n, by_chance = re.match(
         r"One pair of classes accounts for about (\d+).% of the annotations that are probably "
-        r"wrong \((\d+) of (\d+)\)\. By chance, this pair would account for (\d+).%\. "
-        r"The model estimates this from its labels, and may be wrong\. ",
+        r"wrong \((\d+) of (\d+)\)\. If mistakes were spread at random, it would be (\d+).%\. "
+        r"These are estimates from the model's labels, and may be wrong\. ",
         text,
     ).groups()
     assert (int(n), int(most)) == (found["n_wrong"], sum(each["n"] for each in found["pairs"][:2]))
@@ -452,7 +452,7 @@ def test_examples_of_the_step_correct_labels_where_some_answers_do(monkeypatch):
     assert [row["gain"] for row in rows][:3] == [0.3, 0.2, 0.0]
     more = f"-n {2 * planning.next_size(A)}"
     page = render_report(summary)
-    assert f"{more}</code> plans another number of annotations" in page
+    assert re.search(rf"such as {2 * planning.next_size(A)}, run <code>[^<]* {more}</code>", page)
 
 
 def test_vote_shares_are_no_probabilities_to_plan_with():
@@ -695,7 +695,7 @@ def test_answers_count_whom_the_page_flags_and_compare_two_windows(full):
     rows[0]["screen"]["flags"], rows[1]["screen"]["flags"] = ["repeating pattern"], ["one label"]
     summary["annotators"]["n_flagged"] = 3
     # A pattern alone may be that of the items.
-    assert "3 annotators need a closer look: 1 of them does no better than" in said("good is each")
+    assert "3 annotators need a closer look. 1 of them does no better than" in said("good is each")
     assert "of the first and" in said("better or worse")
     del summary["time"]["windows"]["rows"][1:]
     assert "of the first and" not in said("better or worse")
@@ -824,11 +824,14 @@ def test_the_plan_looks_several_rounds_ahead(monkeypatch, caplog):
     rows[2]["per_right_label"] = 51.0  # The third round is the first that is not worth its price.
     page = render_report(summary)
     assert re.findall(r"\(stop here\) ([\d,]+)</td>", page) == ["60"]
-    assert "stop after 60\u00a0further annotations." in page
+    assert (
+        "Stop after 60\u00a0further annotations: beyond these, a corrected label takes more than 50"
+        in page
+    )
     rows[0]["per_right_label"] = None
     page = render_report(summary)
     assert "(stop here)" not in page
-    assert "By this rule, no round of the table is worth buying." in page
+    assert "No round of the table is worth buying: the first would hardly correct a label." in page
     monkeypatch.setitem(FORESEEN, "annotators", 7)
     assert summarize(A)["plan"]["rounds"] is None
 
@@ -899,7 +902,7 @@ def test_runs_that_agree_have_no_range(monkeypatch):
 def test_a_table_without_flags_is_not_called_that_of_annotators_to_look_at(full):
     """One who reads that nobody needs a look finds no column of reasons either."""
     summary = json.loads(json.dumps(full))
-    named = "Annotators, those to look at first"
+    named = "Annotators, first those with a reason to look"
     assert named in render_report(summary)
     for row in summary["annotators"]["rows"]:
         row["flags"], row["screen"]["flags"] = [], []

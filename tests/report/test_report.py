@@ -83,7 +83,7 @@ def test_warnings_in_words():
     B = np.tile(A[:12], (3, 1))
     told = {w["code"]: w["text"] for w in summarize(AnnotationTable.from_matrix(B))["warnings"]}
     assert told["always-the-same-class"] == (
-        "1 annotator nearly always gave one class, to items to which others gave several: “2”."
+        "1 annotator nearly always gave the same class, where others gave several: “2”."
     )
     assert "no-overlap" in {w["code"] for w in summarize(np.array([[0, -1], [-1, 1]]))["warnings"]}
 
@@ -96,7 +96,7 @@ def test_an_annotator_below_chance_is_flagged():
     section = summarize(table, aggregator=DawidSkene().fit(table))["annotators"]
     row = next(row for row in section["rows"] if row["id"] == 4)
     assert row["flags"][0] == "significantly below chance"
-    assert row["screen"]["evidence"][0].startswith("the whole interval, up to ")
+    assert row["screen"]["evidence"][0].startswith("the interval ends at ")
     assert row["upper"] < section["chance"] == pytest.approx(1 / 3)
     assert section["flagged"]["significantly below chance"] == [4]
 

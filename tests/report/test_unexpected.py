@@ -204,7 +204,7 @@ def test_the_list_is_cut_and_it_is_said():
     assert summary["limits"]["unexpected"] == LIMITS["unexpected"] == 50
     least = summary["unexpected"]["least"]
     assert (least["total"], least["shown"], len(least["rows"])) == (wrong, 50, 50)
-    assert f"Showing 50 of {wrong} annotations" in " ".join(render_report(summary).split())
+    assert f"Of {wrong} such annotations, 50 are shown." in " ".join(render_report(summary).split())
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
 

@@ -107,7 +107,7 @@ ADVICE = {
     "check, such as gold questions. Their annotations can stay, because they count for little. Do "
     "not withhold pay because of these figures alone: they do not show why somebody guesses",
     Flag.ONE_LABEL: "ask whether they understood the task. Models with confusion matrices "
-    "already give their annotations no weight",
+    "give such annotations almost no weight",
     Flag.PATTERN: "find out whether they rushed, for instance from the times of their "
     "annotations. A pattern proves nothing if the items were sorted by class",
     Flag.TOO_FAST: "read some of their annotations before you judge: some tasks are easy",
@@ -400,8 +400,8 @@ def _told_of_guessing(upper: float, median: float) -> str:
     """Say how far an annotator is from guessing, and how far the typical annotator is."""
     return (
         f"has a skill of at most {percent(max(upper, 0.0))}, on a scale from 0\u202f% (guessing) "
-        f"to 100\u202f% (never wrong); the typical annotator has {percent(median)}. All classes "
-        "count equally"
+        f"to 100\u202f% (never wrong); the typical annotator has {percent(median)}. In this skill, "
+        "all classes count equally"
     )
 
 
@@ -474,16 +474,15 @@ def _by_accuracy(
     # Near 1 the interval may end slightly below the accuracy itself; then the accuracy counts.
     at_most = max(found.upper[r], found.accuracy[r])
     if at_most < chance:
-        text = (
-            f"the whole interval, up to {percent(at_most)} right, is below the {percent(chance)} "
-            "of guessing"
+        marks[Flag.BELOW_CHANCE] = (
+            f"the interval ends at {percent(at_most)} right, below the {percent(chance)} of "
+            "guessing"
         )
-        marks[Flag.BELOW_CHANCE] = text
     if round(at_most, 2) < round(median, 2):
-        text = (
-            f"the whole interval, up to {percent(at_most)} right, is below the {percent(median)} "
+        marks[Flag.BELOW_MEDIAN] = (
+            f"the interval ends at {percent(at_most)} right, below the typical annotator's "
+            f"{percent(median)}"
         )
-        marks[Flag.BELOW_MEDIAN] = f"{text}of the typical annotator"
     return marks
 
 

@@ -71,8 +71,8 @@ Profile = dict[str, Any]
 """All that is known of one annotator."""
 
 OUTVOTED = (
-    "It is not known which annotators make the same mistakes. Those who do look better than they "
-    "are, and those whom they outvote look worse than they are."
+    "It is not known which annotators make the same mistakes. Annotators who share mistakes "
+    "look better than they are, and those whom they outvote look worse."
 )
 """Why nobody is judged while that is open."""
 
@@ -639,8 +639,8 @@ def warn_of_annotators(found: Findings) -> Iterator[tuple[str, str]]:
     if same:
         yield (
             WarningCode.ALWAYS_THE_SAME_CLASS,
-            f"{counted(same, 'annotator')} nearly always gave one class{' each' * (same > 1)}, to "
-            "items to which others gave several: "
+            f"{'Each of ' * (same > 1)}{counted(same, 'annotator')} nearly always gave the same "
+            "class, where others gave several: "
             f"{listed(own['flagged'][Flag.ONE_LABEL], same, most)}.",
         )
     if few:
@@ -683,8 +683,8 @@ def _actions(found: Findings) -> Iterator[Action]:
     )
     text = f"{blame} {A_FLAG}."
     if is_open:
-        whom = "this annotator" if n == 1 else f"{n:,} annotators"
-        title, text = f"Do not judge {whom} yet", OUTVOTED
+        stand = "One annotator stands" if n == 1 else f"{n:,} annotators stand"
+        title, text = f"{stand} out: do not judge them yet", OUTVOTED
     elif people := _people_beside_models(found, flagged):
         text += f" {people}"
     excess = sum(
@@ -752,7 +752,7 @@ def _leaving_out(found: Findings, flagged: Rows, is_open: bool) -> list[str]:
     return [
         "to leave out everybody who does no better than guessing, delete their annotations from "
         f"the file: {lost}. The estimated share of right labels may then change a lot, even if "
-        "few labels change, so compare the shares before and after on gold labels only"
+        "few labels do. Only gold labels show whether more labels are right"
     ]
 
 
@@ -918,11 +918,11 @@ def _looks(found: Mapping[str, Any]) -> str:
     if not k:
         return f"{text}."
     if n == k:
-        who = {1: "they do", 2: "both do"}.get(n, "all of them do")
+        who = {1: "They do", 2: "Both do"}.get(n, "All of them do")
     else:
         who = f"{k:,} of them {'does' if k == 1 else 'do'}"
     give = "gives" if who.endswith("does") else "give"
-    return f"{text}: {who} no better than guessing, or nearly always {give} the same label."
+    return f"{text}. {who} no better than guessing, or nearly always {give} the same label."
 
 
 def _passes(data: Mapping[str, Any]) -> str:

@@ -507,8 +507,7 @@ def _actions(found: Findings) -> Iterator[Action]:
     text = f"{pairs} for {share} of the annotations that {wrong} ({most:,} of {total:,})."
     random = sum(row["chance"] for row in rows) if own["several"] else 0.0
     if own["several"]:
-        these = "this pair" if len(rows) == 1 else "these pairs"
-        text += f" By chance, {these} would account for {percent(random / total)}."
+        text += f" If mistakes were spread at random, it would be {percent(random / total)}."
         text += _no_more_than_chance(own, rows)
     if most >= total:  # All of them in all pairs says nothing.
         top = rows[0]
@@ -522,7 +521,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         text = f"{text[0].upper()}{text[1:]}"
     is_known = own["known"]
     if is_known and is_expected:
-        text += " The model estimates this from its labels, and may be wrong."
+        text += " These are estimates from the model's labels, and may be wrong."
     if is_known and not by_gold:
         text += f" {REVERSED}"
     if not is_known:
@@ -551,8 +550,8 @@ def _actions(found: Findings) -> Iterator[Action]:
 
 
 REVERSED = (
-    "Which of the two classes was mistaken for the other is uncertain. If most annotators make the "
-    "same mistake, the inferred label is wrong, too."
+    "If two classes are mixed up, it is uncertain which was mistaken for the other. If most "
+    "annotators make the same mistake, the inferred label is wrong, too."
 )
 """Why no inferred label shows which of two classes is mistaken for the other."""
 
