@@ -189,7 +189,7 @@ def test_the_first_screen_names_a_label_for_review_only_if_the_table_of_labels_d
     page = Path("labels/report.html").read_text(encoding="utf-8")
     shown = summary["review"]["labels"]["shown"]
     if shown < left:
-        assert f"Showing {shown} of {left} labels that are not accepted" in page
+        assert f"Of {left} labels not yet accepted, {shown} are shown." in page
     command = "manyhands explore labels --annotations B.csv"
     assert f"<code>{command}</code>" in page
     if n:
@@ -205,7 +205,7 @@ def test_the_first_screen_names_a_label_for_review_only_if_the_table_of_labels_d
 
 def test_where_half_of_the_wrong_labels_are_is_printed_and_on_the_first_screen():
     """The number is that of labels.csv by hand, and the labels before it are the wrong ones."""
-    told = r"half of the wrong (?:labels|ones) are probably among the first (\d+)\."
+    told = r"Half of the wrong (?:labels|ones) are probably among the (\d+) most doubtful\."
     said = re.search(told, " ".join(done("aggregate", "A.csv", "--out", "labels").stdout.split()))
     summary = json.loads(Path("labels/summary.json").read_text())
     step = next(each for each in summary["actions"] if each["code"] == "check")
@@ -395,8 +395,8 @@ def test_one_number_of_labels_is_accepted_everywhere():
     n = sum(row["action"] == "accept" for row in read("labels/labels.csv"))
     assert 20 < n < N
     assert re.search(rf"recommended: accept {n}\b", said)
-    own = "A label is accepted if you gave it as known, or if it is at least 95 % certain and at "
-    assert f"{own}least two annotators gave it. " in said  # Nobody may share mistakes.
+    own = "Labels that you gave as known are accepted. Others must be at least 95 % certain and "
+    assert f"{own}given by at least two annotators. " in said  # Nobody may share mistakes.
     found = json.loads(Path("labels/summary.json").read_text())["labels"]
     assert (found["actions"]["accept"], found["rule"]) == (n, RULE)
     page = Path("labels/report.html").read_text(encoding="utf-8")

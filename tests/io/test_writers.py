@@ -84,7 +84,10 @@ def test_the_rule_names_only_what_applies():
 
     plain = "it is at least 95 % certain and at least two annotators gave it"
     assert rule(identified=all_) == f"A label is accepted if {plain}."
-    is_known = f"A label is accepted if you gave it as known, or if {plain}."
+    is_known = (
+        "Labels that you gave as known are accepted. Others must be at least 95 % certain and "
+        "given by at least two annotators."
+    )
     assert rule(identified=all_, known=first) == is_known
     trust = (
         "If the annotations do not show which annotators are reliable, only labels that you gave "

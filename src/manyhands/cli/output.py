@@ -166,17 +166,17 @@ class _Notes(logging.Handler):
             note(line)
 
 
-def say_actions(result: dict[str, Any]) -> None:
-    """Print how many labels every action is recommended for, and why; nothing without labels."""
+def say_actions(result: dict[str, Any], command: str) -> None:
+    """Print how many labels every action is recommended for, and why; nothing without labels.
+
+    ``command`` is the name of the command that prints it.
+    """
     counts = result.get("actions")
     if not counts:
         return
     say(recommended(counts, "label", "annotations", result.get("n_known", 0)))
     if (half := result.get("half_of_wrong")) is not None:
-        say(
-            "In the order of the report, half of the wrong labels are probably among the first "
-            f"{half:,}."
-        )
+        say(f"Half of the wrong labels are probably among the {half:,} most doubtful.")
     from manyhands.io.consensus_labels import REVIEW_RULE
 
     say(result["rule"])
@@ -194,8 +194,8 @@ def say_actions(result: dict[str, Any]) -> None:
         say(
             f"No {'other ' if n_known else ''}label is sure enough to be accepted yet. `manyhands "
             "next ANNOTATIONS` says whom to ask about which item, and `manyhands review "
-            "ANNOTATIONS` lists the most doubtful labels. Repeat this command with the labels "
-            "that you checked: --known FILE."
+            f"ANNOTATIONS` lists the most doubtful labels. Then repeat “{command}” with the "
+            "labels that you checked (--known FILE)."
         )
         if usable := result.get("usable"):
             say(usable)
@@ -270,9 +270,9 @@ def say_files(paths: Sequence[str | Path]) -> None:
 def say_columns(name: str) -> None:
     """Say what the two kinds of probabilities in a table of labels are."""
     say(
-        f"in {name}, 'probability' is the probability that the label is right; known labels aside, "
-        "the mean of this column is about the share of right labels. The columns p(...) are the "
-        "method's own probabilities, which are often too high"
+        f"in {name}, 'probability' is the probability that the label is right; its mean over "
+        "all labels that were not known is roughly their share of right labels. The columns p(...) "
+        "are the method's own probabilities, which are often too high"
     )
 
 

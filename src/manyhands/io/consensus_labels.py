@@ -78,16 +78,19 @@ def rule_in_words(
             "The annotations do not show which annotators are reliable, so only labels that you "
             "gave as known are accepted."
         )
-    is_known = "you gave it as known, or if " * known
     units = " Annotators who may share mistakes count as one." * alike
     some = (
         " If the annotations do not show which annotators are reliable, only labels that you gave "
         "as known are accepted."
     )
-    return (
-        f"A label is accepted if {is_known}it is at least {100 * accept:g} % certain and at least "
-        f"two annotators gave it.{units}{some * (trusted == 'some')}"
+    rule = (
+        f"Labels that you gave as known are accepted. Others must be at least {100 * accept:g} % "
+        "certain and given by at least two annotators."
+        if known
+        else f"A label is accepted if it is at least {100 * accept:g} % certain and at least two "
+        "annotators gave it."
     )
+    return f"{rule}{units}{some * (trusted == 'some')}"
 
 
 def whole_rule(accept: float = ACCEPT) -> str:
@@ -103,7 +106,8 @@ def others_need(answer: str, annotation: str, gave: str) -> str:
     return (
         f"A {answer} that is not accepted needs review if its item has {ENOUGH} {annotation}s or "
         f"more, because another {annotation} would hardly settle the {answer}. It also needs "
-        f"review if at least two annotators abstained, and at least as many abstained as {gave}. "
+        f"review if at least two annotators abstained and they are as many as those who {gave}, or "
+        "more. "
         f"Otherwise it needs more {annotation}s (action: collect more)."
     )
 

@@ -24,10 +24,11 @@ from manyhands.io.gold import REVIEWED, read_marks
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 RULE: Final = (
-    "A set is accepted if you gave it as known. It is also accepted if each of its options, ticked "
-    f"or not, is at least {ACCEPT:.0%} certain and was confirmed by at least two annotators. "
-    "Annotators who may share mistakes count as one."
-).replace("%", " %") + f" {others_need('set', 'answer', 'answered')}"
+    "Sets that you gave as known are accepted. In others, each option must be at least "
+    f"{100 * ACCEPT:g} % certain to be rightly ticked or left out, and at least two annotators "
+    "must agree. Annotators who may share mistakes count as one. "
+    f"{others_need('set', 'answer', 'answered')}"
+)
 """Rule of all actions, in words, shown wherever their numbers are given."""
 
 

@@ -171,8 +171,10 @@ def told_of_label(row: Mapping[str, Any]) -> str:
     return f"undecided: {first} is the most probable ({percent(right)}), then {second}"
 
 
-def told_of_annotator(row: Mapping[str, Any]) -> str:
+def told_of_annotator(row: Mapping[str, Any], *, is_known: bool = True) -> str:
     """Say why to look at an annotator: how much harm there may be, and what was found.
+
+    ``is_known`` says whether it is known how many labels are right.
 
     Examples
     --------
@@ -186,7 +188,8 @@ def told_of_annotator(row: Mapping[str, Any]) -> str:
     n = counted(row["n_annotations"], "annotation")
     wrong = round(row["n_wrong"])
     reasons = map(reason, graver(row["flags"]))
-    return "; ".join([*reasons, f"about {wrong:,} of {n} are wrong"])
+    differ = "are wrong" if is_known else "differ from the labels"
+    return "; ".join([*reasons, f"about {wrong:,} of {n} {differ}"])
 
 
 COMMAND = ": manyhands "

@@ -217,9 +217,10 @@ def told_of_usable(s: Mapping[str, Any]) -> str:
     share = told_of_row(row)
     about = share if share.startswith(">") else f"about {share}"
     return (
-        f"At {percent(row['at_least'])} certainty, {row['n']:,} of {row['of']:,} "
-        f"{'other ' if n_known else ''}labels can be used, and {about} of these "
-        f"are right: to get them, repeat the command with --threshold {row['at_least']:g}."
+        f"{row['n']:,} of {row['of']:,} {'other ' if n_known else ''}labels "
+        f"{'is' if row['n'] == 1 else 'are'} at least {percent(row['at_least'])} certain, and "
+        f"{about} of these are right. To keep only these{' and the known' if n_known else ''} "
+        f"labels, repeat “aggregate” with --threshold {row['at_least']:g}."
     )
 
 

@@ -51,19 +51,8 @@ MOST = 2.0
 POINTS = 40
 """Points of the curve of gains."""
 
-LEAST_GAIN_SHOWN = 0.0005
-"""Gain below which three decimals show 0.000."""
-
 LEAST_GAIN = 0.01
 """Gain below which an answer is called unlikely to correct its label."""
-
-OF_NO_GAIN = (
-    "An answer that is expected to correct 0.000 labels still tells something about its label."
-)
-"""What the smallest gain means, in words."""
-
-ORDER_OF_BATCH = f"The list begins with the answers that tell most about the labels. {OF_NO_GAIN}"
-"""Order of a batch beside its gains, in words."""
 
 RANGE_OF_GAIN = "On real data sets, the gain was between half and twice what was expected."
 """How far the expected gain may be off, in words: `manyhands.planning.replay.LESS` and `MORE`."""
@@ -320,8 +309,18 @@ def told_of_rounds(rows: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
     if n == len(rows):
         return n, ""
     if not n:
-        return n, "By this rule, no round of the table is worth buying."
-    return n, f"By this rule, stop after {count(rows[n - 1]['annotations'], 'further annotation')}."
+        little = "in the first, " if prices[0] else "the first "
+        return n, f"No round of the table is worth buying: {little}{_too_little(prices[0])}."
+    bought = count(rows[n - 1]["annotations"], "further annotation")
+    little = "" if prices[n] else "the next round of the table "
+    return n, f"Stop after {bought}: beyond these, {little}{_too_little(prices[n])}."
+
+
+def _too_little(price: float | None) -> str:
+    """Say what a round costs that is not worth buying."""
+    if price is None:
+        return "would hardly correct a label"
+    return f"a corrected label takes more than {count(round(1 / MIN_GAIN), 'annotation')}"
 
 
 def n_worth(gains: Sequence[float | None]) -> int:
@@ -558,7 +557,7 @@ def plan_actions(found: Findings) -> Iterator[Action]:
         ActionCode.BUY,
         "plan-next" if rows else "plan",
         "Ask these annotators about these items next" if rows else "Buy more annotations",
-        f"{_of_answers(plan)} {plan.get('whom', '')}".strip() if rows else enough(plan),
+        _of_answers(plan) if rows else enough(plan),
         _worth(plan, n_instances),
         rows,
         [*_or_correct(found), *_of_gold(found.inputs, plan)],
@@ -570,7 +569,7 @@ def _of_answers(plan: Mapping[str, Any]) -> str:
     """Say what the next answers are for."""
     if plan["n_warm_up"]:
         return "Second answers to the same items show who can be trusted."
-    return "Of all further answers, these should help most to settle the doubtful labels."
+    return "Their answers should help most to settle the doubtful labels."
 
 
 def _corrects_nothing(row: Mapping[str, Any]) -> bool:
@@ -657,7 +656,6 @@ PLAN = Section(
         "price_in_words": price_in_words,
         "told_of_rounds": told_of_rounds,
         "told_of_answer": told_of_answer,
-        "order": ORDER_OF_BATCH,
         "range_of_gain": RANGE_OF_GAIN,
         "next_command": next_command,
     },

@@ -265,12 +265,13 @@ def _how_many_wrong(section: Content, levels: Mapping[str, Any] | None, wrong: f
     """Say how many labels are wrong, as the headline implies it, and what is listed."""
     labels = counted(section["n"], "label")
     half = half_of_wrong({"review": section})
-    most = "" if half is None else f": half of the wrong ones are probably among the first {half:,}"
-    listed = f"{'In the whole list, the' if most else 'The'} most doubtful labels come first{most}."
+    listed = "The most doubtful labels come first."
+    if half is not None:
+        listed = f"Half of the wrong ones are probably among the {half:,} most doubtful."
     unseen = SHARED_LOOK_CERTAIN
     level = None if levels is None else levels["labels"]
     if wrong is None or levels is None or level is None:
-        return f"It is not known how many of the {labels} are wrong. {listed} {unseen}"
+        return f"{listed} {unseen}"
     source = {"gold": "Judging by your gold labels", "sample": "Judging by your random sample"}
     of = levels["n"] - levels.get("n_known", 0)
     right = count_ends(of, level["low"], level["high"])

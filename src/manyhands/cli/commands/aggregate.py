@@ -582,7 +582,7 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
         say(f"{name.replace('instances', 'items')}: {text}")
     if result["gold"] and result["gold"]["instances with gold"] < result["n_instances"]:
         say(GOLD_ONLY_MEASURES)
-    say_actions(result)
+    say_actions(result, "aggregate")
     if out:
         say_files(result["files"])
         if pages := [name for name in result["files"] if Path(name).name == "report.html"]:

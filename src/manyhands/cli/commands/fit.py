@@ -304,7 +304,7 @@ def _say_job(result: dict[str, Any], out: Path, *, json: bool) -> None:
         print_json(result)
         return
     _print_job(result)
-    say_actions(result)
+    say_actions(result, "fit")
     say_written(out, report)
 
 

@@ -483,8 +483,6 @@ def next_(
     from manyhands.metrics import accuracy_on_new_items
     from manyhands.report.headline import told_of_new_items
     from manyhands.report.planning import (
-        LEAST_GAIN_SHOWN,
-        OF_NO_GAIN,
         RANGE_OF_GAIN,
         WARM_UP,
         candidates_of,
@@ -618,8 +616,6 @@ def next_(
     say(f"The list is in the order of {SCORE_OF_PAIRS[criterion]} (score).")
     if gains is not None:
         say(f"expected_gain: {gain_words(plan).told}")
-        if min(gains, default=1.0) < LEAST_GAIN_SHOWN:
-            say(OF_NO_GAIN)
     say(told.headline)
     if told.level is not None and told.level.source == "sample" and audit is not None:
         say(f"{_OF_AUDITS}{_corrected_by(audit, model)}")

@@ -179,7 +179,7 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
         print_json(result)
         return
     _print_selection(result, refit=bool(options.get("refit")))
-    say_actions(result)
+    say_actions(result, "select")
     say_written(files.out, report)
 
 
