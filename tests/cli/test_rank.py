@@ -106,9 +106,9 @@ def test_what_people_read(verdicts, tmp_path):
 
 def test_without_a_report_none_is_left_over(verdicts, tmp_path):
     out = tmp_path / "ranking"
-    assert "(read " in done("rank", verdicts, "--out", out).stdout
+    assert "next: open " in done("rank", verdicts, "--out", out).stdout
     result = done("rank", verdicts, "--out", out, "--no-report")
-    assert result.stdout.endswith(f"written to {out}\n")
+    assert result.stdout.endswith(f"written: {out}\n")
     assert (out / "ranking.csv").exists()
     assert not (out / "report.html").exists()
 

@@ -314,7 +314,7 @@ def review_sets(
     is_told = any(share is not None for share in columns["probability_wrong"])
     say(
         f"{order}; expected_errors: how many options of the set are expected to be wrong; "
-        "least_sure: the option most likely to be wrong"
+        "least_sure: the least certain option"
         + ("" if is_told else " by the method itself, as nothing shows how many labels are right")
     )
     if out is not None:
@@ -413,9 +413,9 @@ def print_sets(result: dict[str, Any], out: Path | None, to: str) -> None:
     head = [
         "option",
         "ticked in answers",
-        "labelled",
+        "given to items",
         "alpha",
-        "given if p is at least",
+        "threshold",
         "expected F1",
     ]
     print_table("Options", head, options)
@@ -424,9 +424,11 @@ def print_sets(result: dict[str, Any], out: Path | None, to: str) -> None:
     say(result["decided"])
     if result["shared"] is not None:
         habits = (
-            "similar habits for all options" if result["shared"] else "other habits for each option"
+            "similar habits for all options"
+            if result["shared"]
+            else "separate habits for each option"
         )
-        say(f"The model assumes that an annotator has {habits}. The reason: {result['why']}.")
+        say(f"The model assumes that an annotator has {habits}, because {result['why']}.")
     for row in result["flagged"][:FLAGGED]:
         say(f"Annotator {visible(row['told'])}.")
     for line in scores_of(result["gold"]):
@@ -439,10 +441,10 @@ def print_sets(result: dict[str, Any], out: Path | None, to: str) -> None:
         say_files(result["files"])
     if out is not None and to == TABLE:
         say(
-            f"in {out.name if out.suffix else 'labels.csv'}, 'least_sure' is the option that is "
-            "most likely to be wrong, 'probability' how sure it is, and 'expected_errors' how many "
-            "options of the set are expected to be wrong; p(...) are the method's own "
-            "probabilities that an option applies"
+            f"in {out.name if out.suffix else 'labels.csv'}, 'least_sure' is the least "
+            "certain option, 'probability' is the probability that it is right, and "
+            "'expected_errors' counts the options that are expected to be wrong; p(...) are the "
+            "method's own probabilities that an option applies"
         )
 
 

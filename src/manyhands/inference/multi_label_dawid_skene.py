@@ -217,7 +217,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
             self.why_ += dropped
             return True
         gain = self.evidence_["shared"] - self.evidence_["own"]
-        habits = ["separate habits for each option", "similar habits for all options"]
+        habits = ["separate habits", "similar habits"]
         worse, better = habits if gain > 0 else habits[::-1]
         by = counted(round(abs(gain)), "nat")
         evidence = f"{better} explain the answers better than {worse} (log evidence {by} higher)"

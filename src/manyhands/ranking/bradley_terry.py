@@ -435,8 +435,8 @@ class BradleyTerry(BaseEstimator):
             _warn_and_keep(
                 warned,
                 f"{self.n_components_:,} groups of items were never compared with each other, so "
-                "each group has its own ranks. Between items of two groups, the probability that "
-                "one is stronger is NaN. To rank all items together, have some items of different "
+                "each group has its own ranks. For two items of different groups, no probability "
+                "can be given (NaN). To rank all items together, have some items of different "
                 "groups compared",
                 NotIdentifiableWarning,
             )

@@ -325,7 +325,10 @@ def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
     )
     yield compared_line(found["compared_as"])
     yield ""
-    yield "How well each judge agrees with people (1: as well as a person does), with its interval:"
+    yield (
+        "How well each judge agrees with people (1: as well as a person does), with its interval, "
+        "and whether it can stand in for a person:"
+    )
     names = [str(judge["name"]) for judge in found["judges"]]
     width = max(map(len, names))
     for name, judge in zip(names, found["judges"], strict=True):
@@ -513,10 +516,12 @@ def class_lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def difference_of(use: Mapping[str, Any]) -> str:
-    """Interval of a difference in the use of a class, in words."""
+    """Difference in the use of a class and its interval, in words."""
+    # Of the shares as they are written, so that the difference is theirs.
+    points = abs(round(100 * use["judge"], 1) - round(100 * use["people"], 1))
     low, high = percent_ends(*sorted((abs(use["low"]), abs(use["high"]))))
     less = "less" if use["difference"] < 0 else "more"
-    return f"{low} to {high} percentage points {less}"
+    return f"{round(points, 1):g} percentage points {less} ({low} to {high})"
 
 
 def share_lines(shares: Mapping[str, Any], cluster: str | None = None) -> Iterator[str]:

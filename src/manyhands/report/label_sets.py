@@ -488,7 +488,11 @@ def _actions(found: SetFindings) -> Iterator[Action]:
 
 def _wrong(n: float) -> str:
     """Write how many options are expected to be wrong."""
-    return "fewer than one mistake" if n < 0.5 else f"about {n:,.0f} wrong or missing labels"
+    return (
+        "fewer than one mistake"
+        if n < 0.5
+        else f"about {counted(round(n), 'wrong or missing label')}"
+    )
 
 
 def _expected_wrong(found: SetFindings, doubtful: Content) -> str:
@@ -496,11 +500,12 @@ def _expected_wrong(found: SetFindings, doubtful: Content) -> str:
     if not doubtful["is_told"]:
         return f"How many options of the {n} are wrong is not known."
     wrong = doubtful["expected_wrong"]
-    half = counted(doubtful["half"], "item")
-    return (
-        f"The model expects {_wrong(wrong)} in {n}. Half of these are in the {half} with the most "
-        "doubt."
-    )
+    text = f"The model expects {_wrong(wrong)} in {n}."
+    if wrong < 0.5:
+        return text
+    half = doubtful["half"]
+    most = "most doubtful item holds" if half == 1 else f"{half:,} most doubtful items hold"
+    return f"{text} The {most} half of these."
 
 
 def _doubt(row: Content) -> Content:
@@ -645,7 +650,7 @@ def told_of_sets(sets: SetFindings) -> str:
         return text
     text = f"About {_range(given)} of the {labels} are right"
     if found is not None:
-        text += f". The sets contain about {_range(found)} of the labels that apply"
+        text += f". Of the labels that apply, the sets contain about {_range(found)}"
         return f"{text}. Both are estimated from how annotators agree, not measured."
     return f"{text}: estimated from how annotators agree, not measured."
 

@@ -232,11 +232,9 @@ def _print(result: dict[str, Any], out: Path | None, *, has_report: bool) -> Non
             ],
         )
     if out is not None:
-        is_folder = not out.suffix
-        say(
-            f"written to {out}"
-            + (f" (read {out / 'report.html'})" if is_folder and has_report else "")
-        )
+        say(f"written: {out}")
+        if has_report and not out.suffix:
+            say(f"next: open {out / 'report.html'} in a browser")
 
 
 def _ends(low: float | None, high: float | None, digits: int) -> str:
