@@ -211,7 +211,7 @@ def test_sets_of_labels_are_shared_without_annotators(tmp_path):
     written = (folder / "README.md").read_text("utf-8")
     assert "- Options, of which several may apply: `joy`, `awe`, `fear`\n" in written
     assert re.search(r"- Agreement: Krippendorff's alpha -?0\.\d\d \(Jaccard distance", written)
-    assert f"micro-F1 {model.score(X, gold):.1%} on {len(Y)} instances." in written
+    assert f"micro-F1 {100 * model.score(X, gold):.1f} % on {len(Y)} instances." in written
     named = from_pretrained(save_pretrained(model, tmp_path / "named", include_annotators=True))
     assert named.annotators_.tolist() == ["w001", "w002", "w003", "w004", "w005"]
     np.testing.assert_array_equal(named.predict(X), model.predict(X))
@@ -235,9 +235,11 @@ def test_the_card_by_hand(tmp_path):
     assert "- Classes: `0`, `1`\n- Annotators: 3\n- Annotated instances: 3\n" in card
     # Of five pairs (one, three, one), four agree. Rows count alike: (1 + 1 + 0) / 3.
     assert "- Annotations: 7 (2.3 per instance)" in card
-    assert "- Agreement: 67% of pairs" in card
-    assert f"- With gold labels: {model.score(X[3:9], Y[3:9] % 2):.1%} of 6 instances" in card
-    assert f"Estimated from annotations alone: {estimate.value:.1%}" in card
+    assert "- Agreement: 67 % of pairs" in card
+    assert (
+        f"- With gold labels: {100 * model.score(X[3:9], Y[3:9] % 2):.1f} % of 6 instances" in card
+    )
+    assert f"Estimated from annotations alone: {100 * estimate.value:.1f} %" in card
     plain = save_pretrained(model, tmp_path / "plain")
     assert "Not measured." in (plain / "README.md").read_text()
 

@@ -123,6 +123,7 @@ OF_COMMANDS = (
     (r"groups=\{\}, on the command line --groups none", "--groups none"),
     (r"reference=\[.*?\], on the command line --people", "--people"),
     (r"groups=dict\.fromkeys\(\[.*?\], 'llm'\), on the command line --groups", "--groups"),
+    (r"those of MajorityVote\b", "those of a majority vote (--method majority-vote)"),
     (
         r"fit GoldCorrected with gold labels of (\d+ or more instances drawn at random)"
         r"(?: \(gold=\))?",

@@ -350,7 +350,7 @@ def test_only_two_groups_are_told_with_the_share_on_which_they_differ(recwarn):
     with pytest.warns(NotIdentifiableWarning) as told:
         DawidSkene().fit(A, groups=both)
     assert len(told) == 1
-    assert f"only two groups of annotators, machines and people. On {share:.0%} of" in str(
+    assert f"only two groups of annotators, machines and people. On {100 * share:.0f} % of" in str(
         told[0].message
     )
     recwarn.clear()
@@ -377,7 +377,7 @@ def test_accuracies_with_families_and_no_gold_are_said_to_be_estimates(caplog):
 def test_gold_says_when_it_cannot_choose_families(recwarn):
     A, y = with_machines(0, humans=13, machines=3)
     gold = some_gold(y, 30)
-    told = r"among these 16 annotators: this needs at most 15 annotators, each .* at least 30%"
+    told = r"among these 16 annotators: this needs at most 15 annotators, each .* at least 30 %"
     with pytest.warns(NotIdentifiableWarning, match=told):
         GoldCorrected().fit(A, gold=gold)
     recwarn.clear()

@@ -103,7 +103,9 @@ def _counts(model: Any, annotations: Any) -> list[str]:
         agreement = f"Krippendorff's alpha {alpha:.2f} (Jaccard distance between sets)"
     else:
         alpha = krippendorff_alpha(table)
-        agreement = f"{percent_agreement(table):.0%} of pairs; Krippendorff's alpha {alpha:.2f}"
+        agreement = (
+            f"{100 * percent_agreement(table):.0f} % of pairs; Krippendorff's alpha {alpha:.2f}"
+        )
     return [
         f"- Annotators: {int((table.annotations_per_annotator() > 0).sum())}",
         f"- Annotated instances: {annotated:,}",
@@ -119,12 +121,14 @@ def accuracy_on_card(model: Any, gold: tuple[Any, Any] | None, estimate: Any) ->
         n = len(np.asarray(gold[1]))
         score, last = model.score(*gold), model[-1] if isinstance(model, Pipeline) else model
         if hasattr(last, "options_"):
-            lines.append(f"- With gold labels: micro-F1 {score:.1%} on {n:,} instances.")
+            lines.append(f"- With gold labels: micro-F1 {100 * score:.1f} % on {n:,} instances.")
         else:
-            lines.append(f"- With gold labels: {score:.1%} of {n:,} instances.")
+            lines.append(f"- With gold labels: {100 * score:.1f} % of {n:,} instances.")
     if estimate is not None:
-        interval = f"(interval {estimate.low:.1%} to {estimate.high:.1%})"
-        lines.append(f"- Estimated from annotations alone: {estimate.value:.1%} {interval}.")
+        interval = f"(interval {100 * estimate.low:.1f} % to {100 * estimate.high:.1f} %)"
+        lines.append(
+            f"- Estimated from annotations alone: {100 * estimate.value:.1f} % {interval}."
+        )
     return "\n".join(lines or ["Not measured."]) + "\n"
 
 

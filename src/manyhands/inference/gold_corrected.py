@@ -275,8 +275,8 @@ class GoldCorrected(BaseAggregator):
         if self.table_.groups is None and n > 2:
             warn_caller(
                 f"gold cannot detect families among these {n} annotators: this needs at most "
-                f"{MOST_CUT} annotators, each with annotations of at least {DENSE:.0%} of the "
-                f"instances. If some share mistakes, declare them ({GROUPS} if nobody does)",
+                f"{MOST_CUT} annotators, each with annotations of at least {100 * DENSE:.0f} % of "
+                f"the instances. If some share mistakes, declare them ({GROUPS} if nobody does)",
                 NotIdentifiableWarning,
             )
             warn_of_shared_mistakes(self.table_, n_gold=n_gold)

@@ -149,17 +149,18 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
             return (
                 "the annotators hardly agree (Krippendorff's alpha at nominal level "
                 f"{found.alpha:.2f}), so the labels show little more than how often each grade was "
-                f"given. If grades are mere names, {counts.max():.0%} of the instances get the "
-                f"same grade, which only {share[counts.argmax()]:.0%} of the annotations give. "
-                "Compare with "
-                f"MajorityVote, and {_gold(votes)}"
+                f"given. With grades treated as names, {100 * counts.max():.0f} % of the instances "
+                f"get the same grade, which only {100 * share[counts.argmax()]:.0f} % of the "
+                "annotations give. Compare the labels with those of MajorityVote, and "
+                f"{_gold(votes)}"
             )
     top, mean = _collapsed_into(votes, posterior)
     if mean > COLLAPSED:
         return (
-            f"the fit puts {mean:.0%} of the instances into one class, which has "
-            f"{share[top]:.0%} of the annotations. The fit has collapsed, and its certainty means "
-            f"nothing. Compare with MajorityVote, and {_gold(votes)}"
+            f"the fit puts {100 * mean:.0f} % of the instances into one class, which has "
+            f"{100 * share[top]:.0f} % of the annotations. The fit has collapsed, and its "
+            "certainty means nothing. Compare the labels with those of MajorityVote, and "
+            f"{_gold(votes)}"
         )
     return None
 

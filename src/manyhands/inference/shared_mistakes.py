@@ -654,7 +654,7 @@ def _of_two(table: Any, names: AnyArray, innocent: list[SharedMistakes], n_gold:
             f"is right, {_gold(table, n_gold)}"
         )
     one, other = counts[:, both].argmax(axis=2)
-    share = f"{(one != other).mean():.0%} of the instances that both annotated"
+    share = f"{100 * (one != other).mean():.0f} % of the instances that both annotated"
     if innocent:
         return (
             f"{there_are}, and they show no shared mistakes (z = {innocent[0].z:.1f}). {BETTER} "

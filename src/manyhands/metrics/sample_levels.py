@@ -100,9 +100,9 @@ def contradiction(
         return None
     return (
         f"The {level.n} labels that were drawn at random and reviewed contradict the model: it "
-        f"expects {mean:.0%} of the other labels to be right, but by the sample "
-        f"{level.value:.0%} are ({level.low:.0%} to {level.high:.0%}). So no label is accepted "
-        "that nobody reviewed"
+        f"expects {100 * mean:.0f} % of the other labels to be right, but by the sample "
+        f"{100 * level.value:.0f} % are ({100 * level.low:.0f} to {100 * level.high:.0f} %). So no "
+        "label is accepted that nobody reviewed"
     )
 
 

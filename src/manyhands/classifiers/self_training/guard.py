@@ -136,9 +136,9 @@ class Guard:
         first, last = self.history[0], self.history[-1]
         warn_caller(
             f"{name} keeps round {self.last_sound} of {self.n_rounds}, because later rounds make "
-            f"the classifier worse. On held-out instances, {last['agreement']:.1%} of the "
+            f"the classifier worse. On held-out instances, {100 * last['agreement']:.1f} % of the "
             f"annotations agree with the predictions of round {last['round']}, and "
-            f"{first['agreement']:.1%} with those of round {first['round']} (z = "
+            f"{100 * first['agreement']:.1f} % with those of round {first['round']} (z = "
             f"{last['z']:.1f}). guard=False trains all rounds"
         )
 

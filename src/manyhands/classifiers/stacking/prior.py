@@ -159,7 +159,7 @@ def doubts_of(
             "the votes do not say whether the classes are equally frequent (prior_shrinkage_ is "
             f"{shrinkage:.2f}). For training, the class shares were assumed to be {taken}. In the "
             "first round, without this assumption, they differ from equal shares by "
-            f"{np.abs(apart).sum() / 2:.0%} of the instances. If you know the shares, give them "
+            f"{50 * np.abs(apart).sum():.0f} % of the instances. If you know the shares, give them "
             "as class_prior=, or choose 'uniform' or 'estimated'"
         )
     if relative_informedness is not None and relative_informedness < LITTLE_INFORMEDNESS:
@@ -173,9 +173,9 @@ def doubts_of(
     annotated = n_annotators[n_annotators > 0]
     if table.n_annotators > 1 and np.mean(annotated > 1) < ENOUGH_SECONDS:
         doubts[WarningCode.SINGLE_ANNOTATIONS] = (
-            f"{np.mean(annotated == 1):.0%} of the annotated instances have a single annotation. "
-            "Where it differs from what the features predict, nothing shows which of the two is "
-            "right. A second annotation of 10 % of the instances would show it"
+            f"{100 * np.mean(annotated == 1):.0f} % of the annotated instances have a single "
+            "annotation. Where it differs from what the features predict, nothing shows which of "
+            "the two is right. A second annotation of 10 % of the instances would show it"
         )
     for text in doubts.values():
         warn_caller(text, ModelChoiceWarning)
