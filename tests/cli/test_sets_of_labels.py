@@ -139,7 +139,7 @@ def test_what_is_known_and_how_it_is_decided(answers, tmp_path):
     assert vote["method"] == "MultiLabelMajorityVote"
     out = tmp_path / "labels.csv"
     shown = done("aggregate", answers, *SETS, "--out", out, "--set", "share=false")
-    assert "has other habits for each option" in shown
+    assert "has separate habits for each option" in shown
     assert len(pd.read_csv(out)) == 40
 
 
