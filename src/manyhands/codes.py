@@ -25,6 +25,7 @@ class WarningCode(Code):
     NOT_IDENTIFIABLE = "not-identifiable"
     OWN_VOTES = "own-votes"
     SHARED_MISTAKES = "shared-mistakes"
+    AGREE_BY_SKILL = "agree-by-skill"
     GOLD_CHOSEN = "gold-chosen"
     SAMPLE_CONTRADICTS = "sample-contradicts"
     CLASS_SHARES_ASSUMED = "class-shares-assumed"

@@ -81,6 +81,9 @@ MOST_CUT = 15
 N_RESAMPLES = 100
 """Number of bootstrap samples for the standard error of the excess."""
 
+UNKNOWN_WHO = "share mistakes, or the others do: annotations cannot tell which."
+"""What stays open without gold, after the word "They"."""
+
 ROUNDING = 1e-9
 """Standard errors of the excess up to this value are rounding errors."""
 
@@ -132,8 +135,7 @@ class SharedMistakes:
         if self.z > LEAST_Z:
             return (
                 f"Annotators {names} agree with one another more than with the others, beyond "
-                f"what their skills explain (z = {self.z:.0f}). They share mistakes, or the others "
-                "do: annotations cannot tell which."
+                f"what their skills explain (z = {self.z:.0f}). They {UNKNOWN_WHO}"
             )
         if self.z < LEAST_DECLARED_Z:
             return (

@@ -41,6 +41,7 @@ from manyhands.metrics.certainty import certainty_of, n_less_probable, with_open
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.annotators import told_of_all
+from manyhands.report.doubts import told_of_settled
 from manyhands.report.headline import tell_decided, tell_labels
 from manyhands.report.labels import told_of_usable
 from manyhands.report.review import half_of_wrong
@@ -116,9 +117,10 @@ def aggregate_table(
         the labels that were decided; None if none was left open), ``annotators`` (annotator,
         n_annotations, severity in grades, severity_low_95, severity_high_95, severity_in_words; of
         grades, by methods that estimate it), ``too_high`` (whether all annotators together grade
-        too high or too low, in words; "" with too little gold or without a report), ``files`` (what
-        was written), and ``gold``: metrics on the annotated instances that have gold and are not in
-        ``known``, or None.
+        too high or too low, in words; "" with too little gold or without a report), ``settled``
+        (what gold shows of annotators who may share mistakes, in words; "" likewise), ``files``
+        (what was written), and ``gold``: metrics on the annotated instances that have gold and are
+        not in ``known``, or None.
 
     Raises
     ------
@@ -303,6 +305,7 @@ def _concluded(
         "decided": some,
         "annotators": severity_rows(aggregator),
         "too_high": told_of_all(summary),
+        "settled": told_of_settled(summary),
         "files": [str(path) for path in files],
         "gold": metrics,
     }

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.groups import in_families
+from manyhands.annotations.groups import in_families, undeclared_models
 from manyhands.codes import WarningCode
 from manyhands.exceptions import NotIdentifiableWarning, SharedMistakesWarning
 from manyhands.inference.identifiability import unidentified_numbers, warn_of_all
-from manyhands.inference.shared_mistakes import gold_can_choose, warn_of_shared_mistakes
+from manyhands.inference.shared_by_gold import beside_others
+from manyhands.inference.shared_mistakes import (
+    UNKNOWN_WHO,
+    gold_can_choose,
+    suspected,
+    warn_of_shared_mistakes,
+)
+from manyhands.planning.screening import OF_LABELS
 from manyhands.report.inputs import Inputs
+from manyhands.report.planning import find_screening
 from manyhands.report.section import Findings
 from manyhands.wording import for_commands
 
@@ -31,7 +39,8 @@ SHARED: dict[str, type[Warning]] = {
 def find_doubts(found: Findings) -> list[tuple[str, str]]:
     """Return what the fits of a report's models warn of, or would: codes and texts."""
     inputs = found.inputs
-    doubts = [*_about_identification(inputs), *_about_shared_mistakes(inputs)]
+    shared = [_settled(found, code, text) for code, text in _about_shared_mistakes(inputs)]
+    doubts = [*_about_identification(inputs), *shared]
     return [*doubts, *_about_chosen_gold(inputs), *_about_classifier(inputs)]
 
 
@@ -109,6 +118,35 @@ def _about_shared_mistakes(inputs: Inputs) -> Warnings:
         if found or gold is known:
             yield from found
             return
+
+
+def _settled(found: Findings, code: str, text: str) -> tuple[str, str]:
+    """Return a doubt as gold leaves it: who of both sides shares mistakes, or neither."""
+    inputs, table, gold = found.inputs, found.inputs.table, found.inputs.judging
+    is_undeclared = table.groups is None and not undeclared_models(None, table.annotators).any()
+    if code != WarningCode.SHARED_MISTAKES or gold is None or not is_undeclared:
+        return code, text
+    members = table.annotators[suspected(table)].tolist()
+    beside = beside_others(table, members, np.where(inputs.chosen_gold, -1, gold))
+    if beside is None or UNKNOWN_WHO not in text:
+        return code, text
+    if beside.share_mistakes:
+        return code, text.replace(f"They {UNKNOWN_WHO}", str(beside))
+    if not beside.are_better or _are_doubted(found, members):
+        return code, text
+    return WarningCode.AGREE_BY_SKILL, f"{text[: text.index('They ' + UNKNOWN_WHO)]}{beside}"
+
+
+def told_of_settled(summary: Mapping[str, Any]) -> str:
+    """Say what gold shows of annotators whom a fit suspects of shared mistakes; "" if nothing."""
+    found = summary.get("warnings") or ()
+    return next((each["text"] for each in found if each["code"] == WarningCode.AGREE_BY_SKILL), "")
+
+
+def _are_doubted(found: Findings, members: list[Any]) -> bool:
+    """Return whether the labels speak against annotators: the others may outvote them."""
+    screening = found.once(find_screening) or ()
+    return any(OF_LABELS & {*row.flags} for row in screening if row.annotator in members)
 
 
 def shared_mistakes(table: Any, n_gold: int = 0) -> Warnings:

@@ -573,8 +573,9 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
         say(result["of_rule"])
     if result.get("level") is not None:  # Else nothing shows how good the annotators are.
         say_severities(result["annotators"], result.get("n_known", 0))
-    if result.get("too_high"):
-        say(result["too_high"])
+    for name in ("too_high", "settled"):
+        if result.get(name):
+            say(result[name])
     shares = {score.name for score in SCORES.values() if score.is_share}
     for name, value in (result["gold"] or {}).items():
         is_number = isinstance(value, int) or name not in shares
