@@ -10,7 +10,9 @@ from benchmarks.real_tables import real
 from evidence.scores import codes_of
 from manyhands import AnnotationTable, DawidSkene, summarize
 from manyhands.decision.labels import best_of
-from manyhands.report.headline import headline
+from manyhands.metrics.certainty import certainty_of, level_of_some
+from manyhands.metrics.grades import within_one
+from manyhands.report.headline import headline, tell_labels
 
 K = 5
 
@@ -111,6 +113,66 @@ def test_nothing_is_said_of_names_or_where_nothing_tells():
     assert all(row["severity"] is None for row in found["annotators"]["rows"])
 
 
+def near_of_surer(table, y, gold=None):
+    """What is told of labels at or above each probability, and how many are within one grade.
+
+    The first row is of all labels.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DawidSkene().fit(table)
+    posterior, codes = model.posterior_, best_of(model.posterior_, table)
+    annotated = table.annotations_per_instance() > 0
+    level = tell_labels(table, model, codes, posterior, gold=gold).level
+    certainty = certainty_of(table, level, posterior, codes)
+    told = certainty.of_labels(posterior, codes, None)
+    rows = []
+    for least in (0.0, 0.6, 0.7, 0.8, 0.85, 0.9):
+        some = annotated & (told >= least)
+        part = level_of_some(table, level, posterior, codes, some, gold=gold)
+        if part is None or some.sum() < 20:
+            continue
+        given = (table, part.level, certainty, posterior, codes)
+        found = within_one(*given, some=None if least == 0 else some, gold=gold)
+        apart = np.abs(codes - y)[some & (y >= 0)]
+        rows.append((part.level, found, (apart <= 1).mean()))
+    return rows
+
+
+def check_surer(rows, at_least=2):
+    """Bounds are true, at least the share of right labels, and do not fall where this rises."""
+    bounds = []
+    for level, found, near in rows:
+        if found is None:
+            continue
+        assert found.low <= near
+        assert found.low >= level.low
+        assert np.rint(100 * found.low) >= np.rint(100 * level.value)
+        bounds.append(found.low)
+    assert len(bounds) >= at_least
+    assert min(bounds) >= bounds[0] - 0.005
+
+
+@pytest.mark.parametrize("spread", [0.5, 0.8])
+def test_surer_labels_are_said_to_be_no_farther_from_the_truth(spread):
+    for seed in range(3):
+        check_surer(near_of_surer(*crowd(seed, n=800, spread=spread)))
+
+
+def test_gold_of_surer_labels_measures_how_many_are_within_one_grade():
+    held = n_told = 0
+    for seed in range(10):
+        table, y = crowd(seed)
+        rng = np.random.default_rng(seed)
+        gold = np.where(np.isin(np.arange(400), rng.choice(400, 80, replace=False)), y, -1)
+        for level, found, near in near_of_surer(table, y, gold=gold)[:4]:
+            if found.source == "model":  # Of fewer than ten gold labels.
+                continue
+            assert found.value >= level.value
+            held, n_told = held + (found.low <= near <= found.high), n_told + 1
+    assert held >= 0.9 * n_told > 20
+
+
 # -- annotators -----------------------------------------------------------------------------------
 
 
@@ -174,6 +236,12 @@ def test_what_is_said_of_grades_holds_on_real_tables(data_home, name):
         return
     assert levels["labels"]["low"] <= right
     assert levels["within_one"]["low"] <= near
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["web", "cebab_stars", "10k_prompts", "summeval"])
+def test_surer_labels_are_said_to_be_no_farther_from_the_truth_on_real_tables(data_home, name):
+    check_surer(near_of_surer(*table_of(data_home, name)))
 
 
 @pytest.mark.data

@@ -12,7 +12,7 @@ from manyhands.decision.labels import is_scale_of_grades
 from manyhands.metrics.certainty import Certainty
 from manyhands.metrics.gold import ranked_probability_score
 from manyhands.metrics.intervals import share_interval
-from manyhands.metrics.sample_levels import Level
+from manyhands.metrics.sample_levels import LEAST_GOLD, Level
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
@@ -106,21 +106,27 @@ def within_one(
     posterior: FloatArray,
     codes: IntArray,
     *,
+    some: BoolArray | None = None,
     known: BoolArray | None = None,
     gold: IntArray | None = None,
 ) -> WithinOne | None:
     """Return the share of inferred labels that are at most one grade off.
 
+    A right label is within one grade, so nothing is returned where all that the model expects is
+    below the share of right labels.
+
     Parameters
     ----------
     table : AnnotationTable
     level : Level or None
-        Share of right labels.
+        Share of right labels among those in question.
     certainty : Certainty
         Map to the reported probabilities of single labels.
     posterior : array of shape (n_instances, n_classes)
     codes : integer array of shape (n_instances,)
-        Labels, -1 where undecided.
+        Labels of all instances, -1 where undecided.
+    some : boolean array of shape (n_instances,), optional
+        The instances in question, such as those with sure labels. Default: all.
     known : boolean array of shape (n_instances,), optional
         Instances whose label was given.
     gold : integer array of shape (n_instances,), optional
@@ -135,20 +141,38 @@ def within_one(
         return None
     free = (table.annotations_per_instance() > 0) & (codes >= 0)
     free = free if known is None else free & ~known
+    own = free if some is None else free & some
     if level.source == "gold" and gold is not None:
-        judged = np.flatnonzero(free & (gold >= 0))
-        near = int((np.abs(codes - gold)[judged] <= 1).sum())
-        low, high = share_interval(near, len(judged), level=0.95)
-        return WithinOne(float(low), near / len(judged), float(high), "gold", len(judged))
-    rows = np.flatnonzero(free)
-    if not certainty.is_known or not len(rows):
+        judged = np.flatnonzero(own & (gold >= 0))
+        if some is None or len(judged) >= LEAST_GOLD:
+            return _measured((np.abs(codes - gold)[judged] <= 1), level)
+    if not certainty.is_known or not own.any():
         return None
-    told = certainty.of_classes(posterior[rows], codes[rows])
-    beyond = 1.0 - float(near_share(told, codes[rows]).mean())
-    # The model decides only which share of the wrong labels is more than one grade off.
-    share = beyond / max(1.0 - level.value, 1e-9)
-    least = max(1.0 - (1.0 - level.low) * share, level.low)
-    return WithinOne(least, None, None, "model", len(rows))
+    told = certainty.of_classes(posterior[free], codes[free])
+    # The model decides only which share of the wrong labels is more than one grade off. Of its
+    # surest labels it cannot tell, and spreads what may be wrong evenly over the grades. On real
+    # tables, a wrong label is no farther off if it is sure, so the share is at most that of all.
+    far = _far_share(told, codes[free])
+    far = min(far, _far_share(told[own[free]], codes[own]))
+    least = max(1.0 - (1.0 - level.low) * far, level.low)
+    if np.floor(100 * least) < np.rint(100 * level.value):
+        return None
+    return WithinOne(least, None, None, "model", int(own.sum()))
+
+
+def _measured(near: BoolArray, level: Level) -> WithinOne:
+    """Return the share that gold measures; no less than that of right labels, which are near."""
+    n, value = len(near), float(near.mean())
+    low, high = share_interval(int(near.sum()), n, level=0.95)
+    ends = max(float(low), level.low), max(value, level.value), max(float(high), level.high)
+    return WithinOne(*ends, "gold", n)
+
+
+def _far_share(posterior: FloatArray, codes: IntArray) -> float:
+    """Return which share of the wrong labels is expected to be more than one grade off."""
+    wrong = 1.0 - posterior[np.arange(len(codes)), codes]
+    far = 1.0 - near_share(posterior, codes)
+    return float(far.sum() / max(wrong.sum(), 1e-9))
 
 
 def near_share(posterior: FloatArray, codes: IntArray) -> FloatArray:

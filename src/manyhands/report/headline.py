@@ -140,10 +140,11 @@ def tell_decided(
     part, near = found.level, None
     if is_scale_of_grades(table):
         certainty = certainty_of(table, level, posterior, codes, known)
-        more: dict[str, Any] = {"known": known, "gold": gold if found.is_measured else None}
-        near = within_one(table, part, certainty, posterior, np.where(own, codes, -1), **more)
+        more: dict[str, Any] = {"some": own, "known": known, "gold": gold}
+        near = within_one(table, part, certainty, posterior, codes, **more)
     fact = _told_decided(part, labels, sure, found.is_measured)
-    near_of = _told_near({"within_one": None if near is None else near.to_dict()})
+    is_of_some = near is not None and near.n != part.n
+    near_of = _told_near({"within_one": None if near is None else near.to_dict()}, of=is_of_some)
     return Told(part, f"{fact}{near_of} T{rest[1:]}")
 
 
@@ -260,13 +261,14 @@ def headline_and_reason(summary: Summary) -> Headline:
     return Headline(fact, "".join(f" {text}" for text in why))
 
 
-def _told_near(found: Mapping[str, Any]) -> str:
-    """Say of grades how many are within one of the truth."""
+def _told_near(found: Mapping[str, Any], *, of: bool = False) -> str:
+    """Say of grades how many are within one of the truth; ``of``: on how many gold labels."""
     near = found.get("within_one")
     if not near:
         return ""
     if near["source"] == "gold":
-        return f" {percent_range(near)} are within one grade of the truth."
+        on = f", measured on {count(near['n'], 'gold label')} among them" if of else ""
+        return f" {percent_range(near)} are within one grade of the truth{on}."
     least, _ = percent_ends(near["low"], 1.0)
     return f" At least {least}\u202f% are probably within one grade of the truth."
 
