@@ -44,6 +44,15 @@ def told_and_true(table, y, source, threshold, seed):
     told = np.array([row["probability"] for row in found["labels"]])[decided]
     assert told.mean() == pytest.approx(level["value"], abs=1e-6)
     assert f"{percent_range(level)} of the {count(int(decided.sum()), 'label')} that" in headline
+    if source == "gold" and "estimated from" in headline:  # And beside it, what is measured.
+        own = np.isin(np.arange(len(y)), rows) & decided
+        n, right = int(own.sum()), int((codes == y)[own].sum())
+        assert (f"Only {n} of these labels" in headline) == (0 < n < N_CHECKED)
+        assert (
+            not n
+            or n == N_CHECKED
+            or f"({right} {'is' if right == 1 else 'are'} right)" in headline
+        )
     return level, float((codes == y)[judged].mean())
 
 
@@ -97,7 +106,7 @@ def test_the_threshold_that_is_proposed_keeps_what_it_promises(tmp_path):
     page = (tmp_path / "labels" / "report.html").read_text(encoding="utf-8")
     assert said in re.sub("<[^>]*>", "", page)
     n, of, share, threshold = re.search(
-        r", ([\d,]+) of ([\d,]+) labels .* about (.*\)) of these .* --threshold ([\d.]+)\.$", said
+        r"^([\d,]+) of ([\d,]+) labels .* about (.*\)) of these .* --threshold ([\d.]+)\.$", said
     ).groups()
     next_run = aggregate_table(table, DawidSkene(), threshold=float(threshold))
     assert (int(n), int(of)) == (len(table.instances) - next_run["n_undecided"], 300)
@@ -108,11 +117,11 @@ def test_the_threshold_that_is_proposed_keeps_what_it_promises(tmp_path):
 def test_a_summary_of_an_earlier_version_has_no_such_sentence():
     table, _ = crowd(0)
     summary = summarize(table, aggregator=DawidSkene().fit(table))
-    assert "can be used" in render_report(summary)
+    assert "To keep only these" in render_report(summary)
     for row in summary["labels"]["confidence"]["cutoffs"]:
         for name in ("of", "low", "high", "is_measured"):
             del row[name]
-    assert "can be used" not in render_report(summary)
+    assert "To keep only these" not in render_report(summary)
 
 
 def test_an_item_without_annotations_is_not_left_open_by_a_threshold():

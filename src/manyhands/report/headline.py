@@ -143,6 +143,8 @@ def tell_decided(
         more: dict[str, Any] = {"some": own, "known": known, "gold": gold}
         near = within_one(table, part, certainty, posterior, codes, **more)
     fact = _told_decided(part, labels, sure, found.is_measured)
+    if gold is not None and level.source == "gold" and not found.is_measured:
+        fact += _told_few(codes, gold, own if known is None else own & ~known, level.n)
     is_of_some = near is not None and near.n != part.n
     near_of = _told_near({"within_one": None if near is None else near.to_dict()}, of=is_of_some)
     return Told(part, f"{fact}{near_of} T{rest[1:]}")
@@ -309,6 +311,19 @@ def _told_decided(level: Level, labels: str, sure: str, is_measured: bool) -> st
         return f"{which}, {by} {count(level.n, 'gold label')}."
     about = which if share.startswith("More") else f"About {which}"
     return f"{about}: estimated from how annotators agree, not measured."
+
+
+def _told_few(codes: IntArray, gold: IntArray, some: BoolArray, n_gold: int) -> str:
+    """Say why a share is not measured on the gold labels of some labels, and what these show."""
+    judged = some & (gold >= 0)
+    n, right = int(judged.sum()), int((codes == gold)[judged].sum())
+    if not n or n == n_gold:
+        return ""
+    has = "has a gold label" if n == 1 else "have gold labels"
+    return (
+        f" Only {n:,} of these labels {has} ({right:,} {'is' if right == 1 else 'are'} "
+        f"right), too few to measure the share, so it is estimated from all {n_gold:,}."
+    )
 
 
 APART = 0.02
