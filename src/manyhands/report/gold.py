@@ -323,7 +323,11 @@ def _told_of_doubts(found: Mapping[str, Any]) -> str:
             "another class. That is too many for slips in the gold labels, so the annotators are "
             "probably wrong."
         )
-    return f"Good annotators contradict {n:,} of the gold labels."
+    which = "it" if n == 1 else "them"
+    return (
+        f"Good annotators contradict {n:,} of the gold labels. Have {which} checked again: the "
+        "list “Gold labels that good annotators contradict” below names the items."
+    )
 
 
 GOLD = Section(
