@@ -37,7 +37,6 @@ from manyhands.wording import (
     DRAW_SAMPLE,
     GAINS,
     N_RANDOM,
-    SAMPLE_TELLS,
     GainWords,
     quantity,
 )
@@ -368,7 +367,7 @@ def enough(plan: Mapping[str, Any] | None) -> str:
             )
         return (
             "It is not known whether more annotations are worth their price, because nothing shows "
-            f"how good the annotators are. {SAMPLE_TELLS}."
+            "how good the annotators are."
         )
     gain = None if price is None else 1 / price
     rate = correcting(plan["n"], gain, ordered=plan.get("unit") == "grade")
