@@ -90,11 +90,22 @@ def test_people_by_name_or_models_by_their_names(crowd):
     assert "because of their names" in done("judges", "all.csv").stdout
 
 
-def test_without_a_question_its_option_is_named(crowd):
-    assert (
-        "name the column of the questions (--question)"
-        in done("judges", "all.csv", "--groups", "kind").stdout
-    )
+def test_without_a_question_the_columns_that_may_hold_it_are_named(crowd):
+    note = "name the column of the questions (--question)"
+    args = ("judges", "all.csv", "--groups", "kind")
+    assert f"{note}: “asked”, “document”. Otherwise" in done(*args).stdout
+    assert f"{note}: “asked”. Otherwise" in done(*args, "--cluster", "document").stdout
+    models = ("judges", "gpt-4o.jsonl", "llama-3.jsonl", "--people", "people.csv", "--task", "item")
+    assert f"{note}: “asked”, “document”. Otherwise" in done(*models).stdout
+
+
+def test_no_question_is_asked_for_if_no_column_can_hold_it(crowd):
+    rows = (crowd / "all.csv").read_text().splitlines()
+    one = [row.replace("tone", "length") for row in rows]  # One question, one document per item.
+    (crowd / "all.csv").write_text("\n".join(row.rpartition(",")[0] for row in one))
+    with_column(crowd / "all.csv", "note", lambda i: one[i + 1].split(",")[0])
+    said = done("judges", "all.csv", "--groups", "kind").stdout
+    assert "--question" not in said
 
 
 def test_shares_of_all_items_hold_what_people_said(crowd):
@@ -305,6 +316,23 @@ def test_scores_that_are_no_steps_of_one_are_points(home):
     graded(home, step=20)
     args = ("judges", "grades.csv", "--groups", "kind", "--ordered")
     assert "points lower (1" in done(*args).stdout
+
+
+def test_numbers_are_compared_as_such_and_not_listed_one_by_one(home):
+    by_question(home)
+    args = ("judges", "grades.csv", "--groups", "kind", "--random", "--question", "criterion")
+    numbers, grades = (done_json(*args, "--scale", scale) for scale in ("interval", "ordinal"))
+    assert numbers["compared_as"]["kind"] == "numbers"
+    for one, other in zip(numbers["judges"], grades["judges"], strict=True):
+        assert (one["r"], one["bias"]) == (other["r"], other["bias"])
+        assert other["classes"]
+        assert one["classes"] == []
+    assert numbers["shares"]["classes"] == []
+    assert numbers["shares"]["mean"] == grades["shares"]["mean"]
+    said = done(*args, "--scale", "interval").stdout
+    assert "Labels are compared as numbers, from 1 to 5: the smaller the square" in said
+    assert "points higher" in said or "points lower" in said
+    assert "rarer labels" not in said
 
 
 def test_one_model_in_a_file_of_its_own(crowd):

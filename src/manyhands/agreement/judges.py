@@ -162,7 +162,7 @@ class Judge:
         Mean of the judge's grades minus the mean of people's on the same items, in the numbers of
         the classes, and its interval; NaN where labels are names.
     classes : tuple of ClassUse
-        How often the judge gives each class, compared with people.
+        How often the judge gives each class, compared with people; none on an interval scale.
     questions : tuple of InQuestion
         The comparison within each question, if there are several, on those with 50 items or more.
     """
@@ -294,7 +294,8 @@ def compare_judges(
     values : sequence of n_classes numbers, optional
         The number that each class stands for: labels agree by 1 - (difference / range)². Default:
         on an ordinal or interval scale, the numbers of the classes if they are numbers, else their
-        positions; on a nominal scale labels are equal or not.
+        positions; on a nominal scale labels are equal or not. So whole numbers agree alike on an
+        ordinal and on an interval scale.
     by : array-like of shape (n_instances,), optional
         A property of instances, such as the author of a text or its length in bins, for each value
         of which the use of classes is also compared.
@@ -864,7 +865,7 @@ class _Comparison:
 
     def _use_of_classes(self, rows: IntArray, share: Sparse, level: float) -> Iterator[ClassUse]:
         """Compare shares of classes, over all items and over those of each value of ``by``."""
-        if not len(rows):
+        if not len(rows) or self.labels.table.scale == "interval":
             return
         classes = self.labels.table.classes
         judge, people = share, self.share[rows]

@@ -564,6 +564,50 @@ def read_item_columns(
     return found
 
 
+def may_be_questions(
+    path: Path | list[Path], without: set[str | None], options: dict[str, Any]
+) -> list[str] | None:
+    """Name the columns of which each item has one value, and several items have the same.
+
+    Of several files, only the first is looked at.
+
+    Parameters
+    ----------
+    path, options
+        How the table was read.
+    without : set of str
+        Columns that are known to be something else.
+
+    Returns
+    -------
+    list of str or None
+        None if it cannot be told, as in an export of a tool.
+    """
+    from manyhands.io.columns import find_name
+    from manyhands.io.exports.documents import open_documents
+    from manyhands.io.exports.parsing import columns_as_text
+    from manyhands.io.sheets import stated_of
+
+    documents = open_documents(one_path(path), stated=stated_of(dict(options)))
+    if len(documents) != 1:
+        return None
+    columns = columns_as_text(documents[0])
+    task, worker, label = (
+        find_name(list(columns), role, str(options.get(role) or role))
+        for role in ("task", "worker", "label")
+    )
+    if task not in columns:
+        return None
+    n_items = len(set(columns[task]))
+    found = []
+    for name, cells in columns.items():
+        n_values, n_pairs = len(set(cells)), len(set(zip(columns[task], cells, strict=True)))
+        is_free = name not in {task, worker, label, *without}
+        if is_free and n_pairs == n_items and 1 < n_values <= n_items / 2:
+            found.append(name)
+    return found
+
+
 def header_of(path: Path | list[Path], options: dict[str, Any]) -> list[str]:
     """Return the names of the columns, or keys, of the first of some files."""
     from manyhands.io.exports.documents import open_documents

@@ -109,15 +109,17 @@ def judged(table: AnnotationTable, *, is_random: bool = False, **options: Any) -
 
 
 def compared_as(table: AnnotationTable, values: Any = None) -> dict[str, Any]:
-    """Return whether labels agree by name or as grades, and the order and unit of these."""
+    """Return whether labels agree by name, as grades or as numbers, and their order and unit."""
     numbers = values_of_classes(table, values)
     if numbers is None:
         return {"kind": "names", "order": None, "unit": None}
     order = np.argsort(numbers, kind="stable")
+    is_interval = table.scale == "interval"
+    in_steps = not is_interval and (np.diff(numbers[order]) == 1).all()
     return {
-        "kind": "grades",
+        "kind": "numbers" if is_interval else "grades",
         "order": [_plain(value) for value in table.classes[order].tolist()],
-        "unit": "grades" if (np.diff(numbers[order]) == 1).all() else "points",
+        "unit": "grades" if in_steps else "points",
     }
 
 
@@ -219,6 +221,8 @@ def shares_of(
     means = np.asarray(models[items].mean(axis=0)).ravel()
     asked = np.asarray(theirs[labelled].mean(axis=0)).ravel()
     given = np.maximum(means, asked)
+    if table.scale == "interval":  # Single numbers are no classes.
+        given = np.zeros_like(given)
     shown = np.argsort(-given, kind="stable")[:MOST_SHOWN]
     shown = shown[given[shown] > 0]
     rows = []
@@ -359,10 +363,16 @@ def compared_line(compared: Mapping[str, Any]) -> str:
             "to compare them by their distance."
         )
     order = list(map(str, compared["order"]))
+    if compared["kind"] == "numbers":
+        return (
+            f"Labels are compared as numbers, from {order[0]} to {order[-1]}: the smaller the "
+            "square of the difference, the more they agree. --ordered compares numbers in the same "
+            "way, and also says how often each of them is given."
+        )
     shown = order if len(order) <= MOST_SHOWN else [*order[:5], "...", *order[-5:]]
     return (
-        f"Labels are compared as grades, in the order {', '.join(shown)}. The "
-        "nearer two grades are, the more they agree. Add --scale nominal to compare them as names."
+        f"Labels are compared as grades, in the order {', '.join(shown)}: the smaller the square "
+        "of the difference, the more they agree. Add --scale nominal to compare them as names."
     )
 
 
@@ -537,7 +547,7 @@ def share_lines(shares: Mapping[str, Any], cluster: str | None = None) -> Iterat
         f"{shares['n_labelled']:,} ({given}) and the judges' labels of all:"
     )
     names = [str(row["label"]) for row in shares["classes"]]
-    width = max(map(len, names))
+    width = max(map(len, names), default=0)
     for name, row in zip(names, shares["classes"], strict=True):
         yield (
             f"  {name:<{width}}  {percent(row['estimate'])} "
@@ -552,6 +562,8 @@ def share_lines(shares: Mapping[str, Any], cluster: str | None = None) -> Iterat
         yield f"  mean of {mean['question']}: {_mean_of(mean)}"
     if len(shares["means"]) > MOST_QUESTIONS:
         yield f"  and {len(shares['means']) - MOST_QUESTIONS} more questions, which --json lists"
+    if not shares["random"]:
+        yield "  If they were, add --random; if they were not, do not use these figures."
     if shares["for_half"] is not None:
         half = shares["for_half"]
         unit = "items" if clusters is None else f"values of {cluster}"
@@ -560,8 +572,6 @@ def share_lines(shares: Mapping[str, Any], cluster: str | None = None) -> Iterat
             f"{half['drawn']:,} of the {half['of']:,} {unit}: {half['more']:,} more, "
             "drawn at random."
         )
-    if not shares["random"]:
-        yield "  If they were, add --random; if they were not, do not use these shares."
     if clusters is None:
         yield (
             "  The intervals are for items that were drawn one by one. If whole documents were "

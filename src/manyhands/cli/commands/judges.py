@@ -13,6 +13,7 @@ import typer
 from manyhands.cli.errors import reported
 from manyhands.cli.inputs import (
     header_of,
+    may_be_questions,
     one_or_all,
     one_path,
     open_store,
@@ -25,6 +26,7 @@ from manyhands.cli.reading import FamilyReading, OptionalText
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import Source, refuse_overwriting
 from manyhands.exceptions import AnnotationError
+from manyhands.wording import listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,9 @@ class JudgesReading(FamilyReading):
             "instead of a column.",
         ),
     ] = None
+
+
+SEVERAL_QUESTIONS = "name the column of the questions (question=)"
 
 
 Cluster = Annotated[
@@ -137,6 +142,8 @@ def judges(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # They are among the notes.
         result = judged(table, margin=margin, is_random=random, **found)
+    if question is None:
+        result["notes"] = _with_questions(result["notes"], path, {cluster, by}, options)
     result["taken_as_models"] = [str(name) for name in by_name]
     columns = {
         name: [judge[name] for judge in result["judges"]]
@@ -186,6 +193,25 @@ def _are_annotators(tables: list[Path], reading: FamilyReading) -> bool:
         )
     except AnnotationError:
         return False  # Several could be; the reader says so.
+
+
+def _with_questions(
+    notes: list[str],
+    path: Path | list[Path],
+    without: set[str | None],
+    options: dict[str, Any],
+) -> list[str]:
+    """Name the columns that may hold the questions, or leave out the note if there are none."""
+    try:
+        columns = may_be_questions(path, {*without, options.get("group")}, options)
+    except AnnotationError:  # Such as several columns that may hold the labels.
+        columns = None
+    if columns is None:
+        return notes
+    if not columns:
+        return [note for note in notes if SEVERAL_QUESTIONS not in note]
+    shown = listed(columns, len(columns))
+    return [note.replace(SEVERAL_QUESTIONS, f"{SEVERAL_QUESTIONS}: {shown}") for note in notes]
 
 
 def _is_column(path: Path | list[Path], name: str, options: dict[str, Any]) -> bool:
