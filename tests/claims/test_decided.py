@@ -17,6 +17,7 @@ from manyhands.io import GoldFile
 from manyhands.jobs import aggregate_table
 from manyhands.report import render_report, summarize
 from manyhands.report.filters import count, percent_range
+from manyhands.report.labels import told_of_usable
 
 SOURCES = ("model", "gold", "sample")
 N_CHECKED = 40
@@ -105,6 +106,8 @@ def test_the_threshold_that_is_proposed_keeps_what_it_promises(tmp_path):
     said = found["usable"]
     page = (tmp_path / "labels" / "report.html").read_text(encoding="utf-8")
     assert said in re.sub("<[^>]*>", "", page)
+    assert 'href="#table-labels-cutoffs"' in page
+    assert 'id="table-labels-cutoffs"' in page
     n, of, share, threshold = re.search(
         r"^([\d,]+) of ([\d,]+) labels .* about (.*\)) of these .* --threshold ([\d.]+)\.$", said
     ).groups()
@@ -131,3 +134,28 @@ def test_an_item_without_annotations_is_not_left_open_by_a_threshold():
         AnnotationTable.from_matrix(A, classes=table.classes), DawidSkene(), threshold=0.0
     )
     assert found.get("decided") is None
+
+
+def test_a_person_who_needs_nine_in_ten_is_told_of_the_most_labels():
+    row = {"of": 1000, "is_measured": False}
+    cutoffs = [
+        row | {"at_least": 0.95, "n": 30, "expected": 0.97},
+        row | {"at_least": 0.9, "n": 300, "expected": 0.93},
+        row | {"at_least": 0.8, "n": 600, "expected": 0.905},
+        row | {"at_least": 0.7, "n": 900, "expected": 0.84},
+    ]
+
+    def told(accepted, cutoffs=cutoffs, n_known=0, **levels):
+        actions = {"accept": accepted + n_known, "review": 1000 - accepted, "collect more": 0}
+        labels = {"actions": actions, "kind": "aggregator", "confidence": {"cutoffs": cutoffs}}
+        return told_of_usable({"labels": labels, "levels": {"n_known": n_known, **levels}})
+
+    for accepted in (0, 25, 499):
+        assert told(accepted).startswith("600 of 1,000 labels are at least 80\u202f% certain, and")
+    assert told(0).endswith("with --threshold 0.8.")
+    assert told(10, n_known=600).startswith("600 of 1,000 other labels")
+    assert not told(500)  # Half of the labels are accepted as it is.
+    assert not told(0, decided={"headline": "A threshold was given."})
+    assert told(0, cutoffs[3:]).startswith("900 of")  # The nearest to nine in ten.
+    assert told(0, [cutoffs[0], cutoffs[3]]).startswith("900 of")  # Not the hardly any.
+    assert not told(30, cutoffs[:1])  # Those are accepted already.

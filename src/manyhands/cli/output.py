@@ -197,8 +197,8 @@ def say_actions(result: dict[str, Any], command: str) -> None:
             f"ANNOTATIONS` lists the most doubtful labels. Then repeat “{command}” with the "
             "labels that you checked (--known FILE)."
         )
-        if usable := result.get("usable"):
-            say(usable)
+    if usable := result.get("usable"):
+        say(usable)
 
 
 def recommended(counts: Mapping[str, int], answer: str, more: str, n_known: int = 0) -> str:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from manyhands.codes import ActionCode
 from manyhands.report.annotators import told_of_all, told_severities
 from manyhands.report.commands import told_of_stand_ins
+from manyhands.report.filters import prose
 from manyhands.report.first import (
     MEASURED_NOTE,
     UNKNOWN,
@@ -49,6 +50,13 @@ def _order(step: Action) -> tuple[float, int]:
     return -step.avoided, place
 
 
+USABLE_TABLE = (
+    ' <a class="opens" href="#table-labels-cutoffs">See other probabilities<span class="hidden">: '
+    "how many labels you can use</span></a>"
+)
+"""Link to the table of which one row is told."""
+
+
 def first_screen(s: Mapping[str, Any]) -> First:
     """Return the first screen of a report on labels that are classes."""
     if not s["data"]["n_annotations"]:
@@ -59,7 +67,9 @@ def first_screen(s: Mapping[str, Any]) -> First:
     levels = s.get("levels") or {}
     severe = told_severities(s)
     told = {step["text"] for step in s["actions"]}
-    lines = [(levels.get("decided") or {}).get("headline", ""), told_of_usable(s)]
+    lines = [(levels.get("decided") or {}).get("headline", "")]
+    if usable := told_of_usable(s):
+        lines.append(prose(usable) + Markup(USABLE_TABLE))
     lines += [headline_of_new_items(s)]
     lines += [text for text in (enough(s.get("plan")),) if text not in told]
     if severe:

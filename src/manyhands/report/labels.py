@@ -194,6 +194,13 @@ def _cutoffs(inputs: Inputs, inferred: Inferred) -> list[dict[str, Any]]:
     return found
 
 
+USABLE = 0.9
+"""Share of right labels with which most people who use labels are content."""
+
+HARDLY = 0.05
+"""Share of all labels below which a choice of them is of no use."""
+
+
 def told_of_row(row: Mapping[str, Any]) -> str:
     """Write the share of right labels among those of a least probability, with its interval."""
     level = {"value": row["expected"], **row}
@@ -201,19 +208,38 @@ def told_of_row(row: Mapping[str, Any]) -> str:
 
 
 def usable_row(cutoffs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the highest probability that at least half of the labels have, else the lowest."""
-    return next((row for row in cutoffs if 2 * row["n"] >= row["of"]), cutoffs[-1])
+    """Return the row of the most labels of which nine in ten are right, else the nearest to it.
+
+    A row of hardly any labels serves nobody, so it is left out unless there is no other.
+
+    Examples
+    --------
+    >>> rows = [{"n": 3, "of": 1000, "expected": 0.97}, {"n": 470, "of": 1000, "expected": 0.91}]
+    >>> usable_row([*rows, {"n": 700, "of": 1000, "expected": 0.84}])["n"]
+    470
+    >>> usable_row([rows[0], {"n": 700, "of": 1000, "expected": 0.84}])["n"]
+    700
+    """
+    rows = [row for row in cutoffs if row["n"] >= HARDLY * row["of"]] or cutoffs
+    enough = [row for row in rows if row["expected"] >= USABLE]
+    if enough:
+        return max(enough, key=lambda row: int(row["n"]))
+    return min(rows, key=lambda row: abs(USABLE - float(row["expected"])))
 
 
 def told_of_usable(s: Mapping[str, Any]) -> str:
-    """Say which labels can be used by a lower threshold where none is accepted; else ""."""
+    """Say which labels can be used by a lower threshold where few are accepted; else ""."""
     found, levels = s.get("labels") or {}, s.get("levels") or {}
     actions, n_known = found.get("actions"), levels.get("n_known", 0)
     cutoffs = (found.get("confidence") or {}).get("cutoffs")
-    lower = not levels.get("decided") and actions and actions["accept"] <= n_known
-    if not lower or not cutoffs or found["kind"] != "aggregator" or "of" not in cutoffs[0]:
+    if levels.get("decided") or not actions or not cutoffs:
+        return ""
+    n_accepted = actions["accept"] - n_known
+    if found["kind"] != "aggregator" or 2 * n_accepted >= cutoffs[0].get("of", 0):
         return ""  # Summaries of earlier versions do not say of how many.
     row = usable_row(cutoffs)
+    if row["n"] <= n_accepted:
+        return ""
     share = told_of_row(row)
     about = share if share.startswith(">") else f"about {share}"
     return (
