@@ -474,7 +474,31 @@ def test_a_family_that_is_alone_is_not_said_to_be_one_annotation(crowd, n):
     ).output  # fmt: skip
     assert "no two answers can be compared" not in said
     if n == 111:  # With fewer, nothing decides who is right.
-        assert "one annotator only (a family counts as one), so nothing shows who is right" in said
+        assert "one annotator only (the declared family “models” counts as one), so nothing" in said
+        assert "leave out the option that declares them (--groups or --people)" in said
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.SharedMistakesWarning")
+def test_models_that_count_as_one_are_named_with_the_reason_and_the_mend(tmp_path, monkeypatch):
+    """Of three models that labelled everything, and three people a third of it."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = [
+        (f"i{i}", who, "ab"[int(rng.random() < 0.3) ^ (i % 2)])
+        for i in range(150)
+        for who in ("gpt-4o", "llama-3", "qwen", "anna", "ben", "cleo")
+        if i < 50 or who in ("gpt-4o", "llama-3", "qwen")
+    ]
+    with open("all.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("task", "worker", "label"), *rows])
+    said = done("aggregate", "all.csv").stdout
+    assert (
+        "one annotator only (gpt-4o, llama-3 and qwen count as one, because they are named like "
+        "language models, which often make the same mistakes), so nothing shows who is right. If "
+        "they have no reason to share mistakes, add --groups none."
+    ) in said
+    assert "count as one" not in done("aggregate", "all.csv", "--groups", "none").stdout
 
 
 def test_advice_on_an_isolated_family_names_the_options_of_the_command():

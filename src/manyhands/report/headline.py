@@ -17,6 +17,7 @@ from manyhands.annotations.groups import (
     can_be_judged,
     in_families,
     in_one_family,
+    undeclared_models,
     unit_of,
     units_per_instance,
 )
@@ -177,6 +178,7 @@ def _facts(
     annotated = table.annotations_per_instance() > 0
     decided = identified is None or are_decided(identified, annotated)
     apart = in_one_family(table, alike) if alike.any() else table
+    declared = in_families(table.groups, table.n_annotators)
     known = known_of(table, fitted)
     return {
         "n": int(annotated.sum()),
@@ -189,6 +191,8 @@ def _facts(
         "n_units": len(np.unique(unit_of(apart)[apart.annotator])),
         "single": bool(np.mean(units_per_instance(apart)[annotated] > 1) < 0.5),
         "families": bool(in_families(apart.groups, apart.n_annotators).any()),
+        "declared": np.unique(table.groups[declared]).tolist() if declared.any() else [],
+        "models": bool(alike.any() and undeclared_models(None, table.annotators[alike]).all()),
         "comparable": can_be_judged(apart, known),
     }
 
@@ -390,6 +394,35 @@ def _counted_apart(found: Mapping[str, Any]) -> str:
     return f"{text}."
 
 
+def _families_of(found: Mapping[str, Any]) -> str:
+    """Say which annotators count as one, and why."""
+    if alike := found.get("alike"):
+        why = (
+            "are named like language models, which often make the same mistakes"
+            if found.get("models")
+            else "may share mistakes"
+        )
+        return f"{_named(alike)} count as one, because they {why}"
+    if declared := found.get("declared"):
+        family = "family" if len(declared) == 1 else "families"
+        each = "counts" if len(declared) == 1 else "each count"
+        names = _named([f"“{name}”" for name in declared])
+        return f"the declared {family} {names} {each} as one"
+    return "a family counts as one"
+
+
+def _undo_family(found: Mapping[str, Any]) -> str:
+    """Say how annotators no longer count as one; "" where no family is known by name."""
+    if found.get("alike"):
+        return "If they have no reason to share mistakes, add --groups none. "
+    if found.get("declared"):
+        return (
+            "If they have no reason to share mistakes, leave out the option that declares them "
+            "(--groups or --people). "
+        )
+    return ""
+
+
 def _why_unknown(summary: Summary) -> str:
     """Why nothing is said of the labels, and what would tell."""
     found, n_classes = summary["levels"], summary["data"]["n_classes"]
@@ -419,7 +452,7 @@ def _why_unknown(summary: Summary) -> str:
             )
         if n_units == 2:
             return (
-                "there are two annotators (a family counts as one), and how often they agree does "
+                f"there are two annotators ({_families_of(found)}), and how often they agree does "
                 f"not show how good either of them is. {tell}"
             )
         if not found.get("single"):
@@ -431,8 +464,8 @@ def _why_unknown(summary: Summary) -> str:
         return f"the annotations do not show who is right. {tell}."
     if found.get("single"):
         return (
-            "most items were labelled by one annotator only (a family counts as one), so nothing "
-            f"shows who is right. {SECOND_ANSWERS_TELL}"
+            f"most items were labelled by one annotator only ({_families_of(found)}), so nothing "
+            f"shows who is right. {_undo_family(found)}{SECOND_ANSWERS_TELL}"
             if found.get("families")
             else "most items have only one annotation, so no two answers can be "
             f"compared. {SECOND_ANSWERS_TELL}"
