@@ -493,3 +493,45 @@ def test_a_warning_says_how_values_get_on_the_scale_of_people(slider):
     said = done("aggregate", "mixed.csv", *NUMBERS)
     assert "name them for values on their scale: --people w0,w1" in said.stderr
     assert "reference=" not in said.stderr
+
+
+def test_a_folder_of_numbers_names_no_command_that_needs_itself(slider):
+    for name, part in (("one.csv", slice(1, 150)), ("two.csv", slice(150, None))):
+        lines = Path("slider.csv").read_text().splitlines()
+        Path(name).write_text("\n".join([lines[0], *lines[part]]))
+    done("aggregate", "one.csv", "two.csv", *NUMBERS, "--out", "values")
+    summary = json.loads(Path("values/summary.json").read_text())
+    assert summary["title"] == "Values of 2 files: one.csv, two.csv"
+    assert summary["files"]["annotations"] == ["one.csv", "two.csv"]
+    for command in ("next", "budget", "annotators", "review"):
+        says = ["folder of a model whose values are numbers", "The folder answers instead"]
+        refused(3, command, "values", says=says)
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+def test_a_model_that_names_no_files_is_not_told_to_be_its_own_annotations(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = AnnotationTable.from_matrix(rng.integers(0, 2, (30, 4)))
+    manyhands.save(manyhands.DawidSkene().fit(table), "model")
+    for command in ("next", "review"):
+        refused(3, command, "model", says=[f"`manyhands {command} ANNOTATIONS`"])
+
+
+def test_items_with_known_values_are_not_said_to_need_no_rating(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    value = rng.normal(10, 2, 30)
+    rows = [
+        (f"t{i}", f"w{w}", round(t + rng.normal(), 1)) for i, t in enumerate(value) for w in "abc"
+    ]
+    with open("all.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("task", "worker", "label"), *rows])
+    with open("known.csv", "w", newline="") as file:
+        known = [(f"t{i}", round(t, 1)) for i, t in enumerate(value[:12])]
+        csv.writer(file).writerows([("task", "label"), *known])
+    done("aggregate", "all.csv", *NUMBERS, "--known", "known.csv", "--out", "values")
+    summary = json.loads(Path("values/summary.json").read_text())
+    (step,) = [each for each in summary["rating_actions"] if each["code"] == "buy"]
+    assert step["title"] == "All values that were not given as known are equally certain"
+    assert step["text"].startswith("All 18 items without a known value have equally many ratings")

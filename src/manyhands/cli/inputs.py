@@ -216,6 +216,21 @@ def one_or_all(paths: list[Path]) -> Path | list[Path]:
     return paths[0] if len(paths) == 1 else paths
 
 
+def in_title(paths: Sequence[Path]) -> str:
+    """Name files in the heading of a report.
+
+    Examples
+    --------
+    >>> in_title([Path("a.csv")]), in_title([Path("a.csv"), Path("b.csv"), Path("c.csv")])
+    ('a.csv', '3 files: a.csv, b.csv, c.csv')
+    """
+    names = [path.name for path in paths]
+    if len(names) == 1:
+        return names[0]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"{len(names)} files: {shown}"
+
+
 def read_export_of(path: Path | list[Path], options: dict[str, Any]) -> Any:
     """Read the export that annotations were read from, for its times; None for a plain table."""
     from manyhands.io.annotations import is_export, read_with_account

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyhands.cli.accounts import account_of, print_account
-from manyhands.cli.inputs import one_or_all, open_store
+from manyhands.cli.inputs import in_title, one_or_all, open_store
 from manyhands.cli.output import (
     print_columns,
     print_json,
@@ -211,7 +211,7 @@ def aggregate_sets(
         "to": how.to,
         "export": read.export,
         "shown": read.shown,
-        "title": f"Labels of {tables[0].name}",
+        "title": f"Labels of {in_title(tables)}",
         "keep_formulas": keep_formulas,
     }
     if how.continue_ is not None:
@@ -348,7 +348,7 @@ def report_sets(
     return report_label_sets(
         read.table,
         out,
-        title=f"Labels of {tables[0].name}",
+        title=f"Labels of {in_title(tables)}",
         separator=reading.multilabel,
         contents=contents,
         **words_to_read(tables, reading),

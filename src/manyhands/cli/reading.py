@@ -399,6 +399,8 @@ def remember_files(name: str, given: Mapping[str, Any]) -> None:
         files = files_of(name, tables, reading, *groups, leave=leave)
         own = files_of(name, tables, reading, alone)
         files |= {key: files[key] or own[key] for key in ("known", "gold")}
+        if any((path / "model.json").is_file() for path in tables):
+            files = {"name": name}  # No command takes the folder of a model for annotations.
     run_files.set(files)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from manyhands.io.shown import Shown, with_shown
 from manyhands.jobs.outputs import (
     ANNOTATORS,
     LABELS,
+    files_with_more,
     keep_aggregator,
 )
 from manyhands.models import load
@@ -43,6 +45,7 @@ def aggregate_ratings(
     shown: Shown | None = None,
     title: str | None = None,
     keep_formulas: bool = False,
+    files: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Average the ratings of a table, and write all values if ``out`` is given.
 
@@ -65,6 +68,8 @@ def aggregate_ratings(
         Heading of the report.
     keep_formulas : bool
         As in `manyhands.io.write_labels`.
+    files : dict, optional
+        Names of files for the commands in the report; see `manyhands.report.commands`.
 
     Returns
     -------
@@ -92,6 +97,7 @@ def aggregate_ratings(
         shown,
         title,
         keep_formulas,
+        files,
     )
 
 
@@ -106,6 +112,7 @@ def continue_ratings(
     shown: Shown | None = None,
     title: str | None = None,
     keep_formulas: bool = False,
+    files: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Add ratings to the model of a folder, and write the values of all instances.
 
@@ -114,7 +121,7 @@ def continue_ratings(
     folder : str or Path
         What `aggregate_ratings` wrote into a folder.
     new : AnnotationTable of numbers
-    gold, out, duplicates, known, shown, title, keep_formulas
+    gold, out, duplicates, known, shown, title, keep_formulas, files
         As in `aggregate_ratings` and `RatingMean.partial_fit`.
 
     Returns
@@ -126,7 +133,8 @@ def continue_ratings(
         check_table_path(out)
     model: Any = load(folder)
     model.partial_fit(new, duplicates=duplicates, **_known(known, new))
-    return _concluded(model, gold, out, shown, title, keep_formulas)
+    named = files_with_more(folder, files)
+    return _concluded(model, gold, out, shown, title, keep_formulas, named)
 
 
 def _known(known: GoldFile | None, table: AnnotationTable) -> dict[str, Any]:
@@ -147,6 +155,7 @@ def _concluded(
     shown: Shown | None,
     title: str | None,
     keep_formulas: bool,
+    named: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     table = model.table_
     measured = None if gold is None else _measured(model, _numbers_of(gold, table))
@@ -180,7 +189,9 @@ def _concluded(
         files = [write_table(Path(out), columns, keep_formulas=keep_formulas)]
     elif out is not None:
         whole = summarize_ratings(model, measured, title=title) | summary
-        files = _write_folder(Path(out), model, columns, annotators, whole, shown, keep_formulas)
+        files = _write_folder(
+            Path(out), model, columns, annotators, whole, shown, keep_formulas, named
+        )
     return {
         **summary,
         "values": _rows(values),
@@ -241,12 +252,13 @@ def _write_folder(
     summary: dict[str, Any],
     shown: Shown | None,
     keep_formulas: bool,
+    named: Mapping[str, Any] | None,
 ) -> list[Path]:
     def write(staged: Path) -> None:
         write_table(staged / LABELS, values, keep_formulas=keep_formulas)
         write_table(staged / ANNOTATORS, annotators, keep_formulas=keep_formulas)
 
-    return keep_aggregator(folder, model, summary, write, shown)
+    return keep_aggregator(folder, model, summary, write, shown, files=named)
 
 
 def _numbers_of(gold: GoldFile, table: AnnotationTable) -> FloatArray:

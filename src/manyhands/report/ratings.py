@@ -261,11 +261,15 @@ def _actions(found: RatingFindings) -> Iterator[Action]:
     doubtful = found.once(doubtful_section)
     if doubtful is not None:
         equal = doubtful["all_equally_sure"]
+        is_known = bool(found.model.is_known_.any())
+        which = (
+            f"All {doubtful['total']:,} items without a known value" if is_known else "All items"
+        )
         yield Action(
             ActionCode.BUY,
             "rating_items",
-            "All values are equally certain" if equal else "Have these items rated again first",
-            "All items have equally many ratings, so none needs another rating more. The ratings "
+            _equally_certain(is_known) if equal else "Have these items rated again first",
+            f"{which} have equally many ratings, so none needs another rating more. The ratings "
             "of these items differ most from their values, so look at them first."
             if equal
             else "Their values are the least certain. One more rating narrows an interval most if "
@@ -280,6 +284,11 @@ def _actions(found: RatingFindings) -> Iterator[Action]:
                 for row in doubtful["rows"][: LIMITS["actions"]]
             ],
         )
+
+
+def _equally_certain(is_known: bool) -> str:
+    which = " that were not given as known" if is_known else ""
+    return f"All values{which} are equally certain"
 
 
 def condition_of(n_measured: int) -> str:
@@ -398,7 +407,7 @@ def answer_items(s: Mapping[str, Any]) -> Answer:
     if not own:
         return None, "Every value was given."
     if own["all_equally_sure"]:
-        return "rating_items", "All values are equally certain."
+        return "rating_items", f"{_equally_certain(s['rating_means']['n_known'] > 0)}."
     first = own["rows"][0]
     return "rating_items", (
         f"The least certain value is {first['value']:.2f}, with an interval from "

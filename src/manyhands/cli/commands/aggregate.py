@@ -14,6 +14,7 @@ from manyhands.cli.errors import reported
 from manyhands.cli.inputs import (
     Faults,
     ask_how_gold_was_chosen,
+    in_title,
     one_or_all,
     open_store,
     read_gold_option,
@@ -401,7 +402,8 @@ def _of_tables(
         export = read_items(path, table, **options)
     if averages:
         more: dict[str, Any] = {"known": known, "keep_formulas": keep_formulas}
-        more["title"] = f"Values of {tables[0].name}"
+        more["title"] = f"Values of {in_title(tables)}"
+        more["files"] = files_of("aggregate", tables, reading, how, leave=("continue_", "compare"))
         if how.out is not None:
             more["shown"] = read_shown(path, export, **options)
         return _of_ratings(table, aggregator, how, reading, gold, checkpoint, more)
@@ -413,7 +415,7 @@ def _of_tables(
         note("note: the votes do not say who gave them, so the labels are those of the majority")
         aggregator = MajorityVote()
     shared: dict[str, Any] = {**how.decision, "known": known, "to": how.to, "export": export}
-    shared |= {"title": f"Labels of {tables[0].name}", "keep_formulas": keep_formulas}
+    shared |= {"title": f"Labels of {in_title(tables)}", "keep_formulas": keep_formulas}
     if how.out is not None:
         shared["shown"] = read_shown(path, export, **options)
     leave = ("continue_", "compare")

@@ -310,8 +310,7 @@ OF_NUMBERS = {
     "annotators": (
         "says how often each annotator is right",
         "annotators.csv says by how much each annotator rates too high (severity) and how far "
-        "their "
-        "ratings scatter (sd)",
+        "their ratings scatter (sd)",
     ),
     "review": (
         "lists labels that are probably wrong",
@@ -325,7 +324,7 @@ OF_NUMBERS = {
     ),
     "budget": (
         "forecasts how many labels are right",
-        "it prints how far ratings scatter, and a mean of n ratings is unsure by about that, "
+        "the report says how far ratings scatter, and a mean of n ratings is unsure by about that, "
         "divided by the square root of n",
     ),
 }
@@ -396,6 +395,7 @@ def _read(
 
 def _refuse_model(command: str, tables: list[Path]) -> None:
     """Refuse the folder of a model, which holds no annotations, and say where its queue is."""
+    from manyhands.fitting.saving import holds_means
     from manyhands.jobs.fit_label_sets import words_of_sets
     from manyhands.report.commands import files_in, fill_command
 
@@ -409,6 +409,13 @@ def _refuse_model(command: str, tables: list[Path]) -> None:
             summary = json_format.loads((path / "summary.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):  # Of a model that Python saved.
             summary = {}
+        if holds_means(path):
+            what, instead = OF_NUMBERS[command]
+            raise AnnotationError(
+                f"{path} is the folder of a model whose values are numbers. The command {command} "
+                f"{what}, and numbers are more or less far from the truth. The folder answers "
+                f"instead: {instead}"
+            )
         files = files_in(summary) | {"folder": as_word(path)}
         explore = fill_command("manyhands explore FOLDER --annotations ANNOTATIONS", files)
         if words is not None and command != "review":
