@@ -138,8 +138,16 @@ def test_labels_are_those_of_the_folder_whatever_decided_them(kind, how):
 
 def test_labels_that_are_left_open_are_reviewed_first():
     write_answers("classes")
-    done("aggregate", "A.csv", "--threshold", "0.8", "--out", "labels")
+    told = done("aggregate", "A.csv", "--threshold", "0.8", "--out", "labels").stdout
     written = pd.read_csv("labels/labels.csv", dtype=str, keep_default_na=False)
+    n_empty = (written.label == "").sum()
+    assert f"{n_empty} labels in labels.csv are left empty. For a label of every item" in told
+    assert "without --threshold, and keep as sure the labels whose 'probability' is at" in told
+    every = done("aggregate", "A.csv", "--out", "every").stdout
+    assert "left empty" not in every
+    every = pd.read_csv("every/labels.csv", dtype=str, keep_default_na=False)
+    kept = every.probability.astype(float) >= 0.8
+    assert written.label.tolist() == every.label.where(kept, "").tolist()
     queue = done_json("review", "A.csv", "--model", "labels", "-n", str(N))
     n_open = int((written.label == "").sum())
     first = [row["task"] for row in queue["queue"][:n_open]]

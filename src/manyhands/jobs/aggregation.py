@@ -108,19 +108,19 @@ def aggregate_table(
         None where it is unknown),
         ``actions`` (number of instances per recommended action), ``half_of_wrong`` (how many of the
         most doubtful labels hold half of the wrong ones, as the report expects it; None without a
-        report), ``usable`` (which threshold would decide some where none is accepted, in words; ""
-        without a report), ``n_known`` (known labels, which
+        report), ``usable`` (which threshold would keep more labels where fewer than half are
+        accepted, in words; "" without a report), ``n_known`` (known labels, which
         are among the accepted ones), ``level`` (share of right labels,
         with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
         words), as if no label were left open, ``of_rule`` (for how many items another class is more
-        probable than the label, and why, in words; "" for none), ``decided`` (level and headline of
-        the labels that were decided; None if none was left open), ``annotators`` (annotator,
-        n_annotations, severity in grades, severity_low_95, severity_high_95, severity_in_words; of
-        grades, by methods that estimate it), ``too_high`` (whether all annotators together grade
-        too high or too low, in words; "" with too little gold or without a report), ``settled``
-        (what gold shows of annotators who may share mistakes, in words; "" likewise), ``files``
-        (what was written), and ``gold``: metrics on the annotated instances that have gold and are
-        not in ``known``, or None.
+        probable than the label, and why, in words; "" for none), ``threshold`` (as given),
+        ``decided`` (level and headline of the labels that were decided; None if none was left
+        open), ``annotators`` (annotator, n_annotations, severity in grades, severity_low_95,
+        severity_high_95, severity_in_words; of grades, by methods that estimate it), ``too_high``
+        (whether all annotators together grade too high or too low, in words; "" with too little
+        gold or without a report), ``settled`` (what gold shows of annotators who may share
+        mistakes, in words; "" likewise), ``files`` (what was written), and ``gold``: metrics on the
+        annotated instances that have gold and are not in ``known``, or None.
 
     Raises
     ------
@@ -302,6 +302,7 @@ def _concluded(
         "n_known": int(found.known.sum()),
         **told.to_dict(),
         "of_rule": of_rule,
+        "threshold": threshold,
         "decided": some,
         "annotators": severity_rows(aggregator),
         "too_high": told_of_all(summary),

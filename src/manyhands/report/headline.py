@@ -273,7 +273,7 @@ def _told_near(found: Mapping[str, Any], *, of: bool = False) -> str:
     if not near:
         return ""
     if near["source"] == "gold":
-        on = f", measured on {count(near['n'], 'gold label')} among them" if of else ""
+        on = f", measured on the {count(near['n'], 'gold label')}" if of else ""
         return f" {percent_range(near)} are within one grade of the truth{on}."
     least, _ = percent_ends(near["low"], 1.0)
     return f" At least {least}\u202f% are probably within one grade of the truth."

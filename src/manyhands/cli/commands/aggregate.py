@@ -591,7 +591,15 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
         if pages := [name for name in result["files"] if Path(name).name == "report.html"]:
             say(f"next: open {pages[0]} in a browser; it says what to do first")
     if out is not None and to == TABLE:
-        say_columns(out.name if out.suffix else "labels.csv")
+        name = out.name if out.suffix else "labels.csv"
+        say_columns(name)
+        if result.get("threshold") is not None and result["n_undecided"]:
+            say(
+                f"{counted(result['n_undecided'], 'label')} in {name} "
+                f"{'is' if result['n_undecided'] == 1 else 'are'} left empty. For a label of every "
+                "item, repeat this command without --threshold, and keep as sure the labels whose "
+                f"'probability' is at least {result['threshold']:g}"
+            )
     if out is not None and out.suffix and "headline" in result:
         say(
             f"{out.name} holds the labels alone. For a report, annotators.csv and the model, which "
