@@ -5,6 +5,8 @@ import pytest
 
 from manyhands import AnnotationTable, render_report, summarize
 from manyhands.agreement import compare_judges
+from manyhands.metrics.mean_estimate import share_estimate
+from manyhands.report import summarize_judges
 from tests.report.conftest import Page
 
 
@@ -38,6 +40,19 @@ def test_the_section_says_what_the_comparison_found(table):
     assert "Can the models stand in for people?" in text
     assert "cannot stand in" in text
     assert f"{expected.judges[0].r:.2f}" in text
+
+
+def test_the_estimates_of_the_command_are_those_of_a_call(table):
+    declared = table.with_groups({"<gpt>": "llm", "llama": "llm"})
+    shares = summarize_judges(declared, is_random=True)["shares"]
+    assert shares["random"]
+    assert shares | {"random": False} == summarize(declared)["judges"]["shares"]
+    matrix = declared.to_matrix()
+    owl = (matrix == "owl").astype(float)
+    people, models = owl[1::2, :3].mean(axis=1), owl[:, 3:].mean(axis=1)  # The plain averages.
+    found = share_estimate(people, models[1::2], models)
+    row = next(row for row in shares["classes"] if row["label"] == "owl")
+    assert (row["estimate"], row["low"], row["high"]) == pytest.approx(found[:3])
 
 
 def test_grades_are_compared_with_those_of_people(table):

@@ -5,6 +5,7 @@ from manyhands.report.columns import summary_tables
 from manyhands.report.html import render_report, write_report
 from manyhands.report.inputs import read_inputs
 from manyhands.report.items import ItemContents, read_contents
+from manyhands.report.judges import summarize_judges
 from manyhands.report.section import Action, Findings, Section
 from manyhands.report.sections import SECTIONS
 from manyhands.report.summary import (
@@ -29,6 +30,7 @@ __all__ = [
     "summarize",
     "summarize_annotators",
     "summarize_inputs",
+    "summarize_judges",
     "summarize_ratings",
     "summarize_sets",
     "summary_tables",

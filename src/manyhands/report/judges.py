@@ -84,17 +84,33 @@ def with_judges(table: AnnotationTable) -> tuple[AnnotationTable, list[Any]]:
     return table.with_groups(dict.fromkeys(names, MODELS)), names
 
 
-def judged(table: AnnotationTable, *, is_random: bool = False, **options: Any) -> dict[str, Any]:
-    """Compare the judges of a table with its people, as a dict for JSON.
+def summarize_judges(
+    table: AnnotationTable, *, is_random: bool = False, **options: Any
+) -> dict[str, Any]:
+    """Compare judges with people and estimate people's labels of all items, as a dict.
 
     Parameters
     ----------
     table : AnnotationTable
         Judges are in families, and people in none.
     is_random : bool
-        Whether the items that people labelled are known to be drawn at random.
+        Whether the items that people labelled are known to be drawn at random. Only such items
+        make the estimates valid.
     **options
         Of `manyhands.agreement.compare_judges`.
+
+    Returns
+    -------
+    dict
+        As `manyhands judges --json`. ``"shares"`` has the share of each class (``"classes"``) and
+        the mean of grades (``"mean"``, ``"means"`` of questions) among all items, by
+        `manyhands.metrics.mean_estimate`; the prediction for an item is the plain average of what
+        all judges say. It is None if people labelled fewer than 25 items, or all.
+
+    Raises
+    ------
+    AnnotationError
+        As in `manyhands.agreement.compare_judges`.
     """
     found = compare_judges(table, **options)
     about = {name: options.get(name) for name in ("cluster", "question")}
@@ -171,7 +187,7 @@ def judges_section(found: Findings) -> Content | None:
         return None
     with silenced():
         try:
-            content = judged(table)
+            content = summarize_judges(table)
         except AnnotationError:  # Such as grades whose order nothing tells.
             return None
     return content | {

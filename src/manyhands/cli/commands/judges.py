@@ -112,7 +112,7 @@ def judges(
     from manyhands.io.annotations import read_with_account
     from manyhands.io.exports.reading import report_losses
     from manyhands.io.people import refuse_queue
-    from manyhands.report.judges import judged, lines_of, share_lines, with_judges
+    from manyhands.report.judges import lines_of, share_lines, summarize_judges, with_judges
 
     refuse_overwriting([out], [*tables, *reading.files])
     check_out(out)
@@ -141,7 +141,7 @@ def judges(
     found = read_item_columns(path, table, names, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # They are among the notes.
-        result = judged(table, margin=margin, is_random=random, **found)
+        result = summarize_judges(table, margin=margin, is_random=random, **found)
     if question is None:
         result["notes"] = _with_questions(result["notes"], path, {cluster, by}, options)
     result["taken_as_models"] = [str(name) for name in by_name]
