@@ -50,8 +50,8 @@ GOLD_ONLY_MEASURES = (
 """What gold labels are not used for, and what to do if they are to be."""
 
 NOT_ASKED = (
-    "the command “next” does not ask annotators who do no better than guessing, are right less "
-    "often than guessing would be, or nearly always give the same label"
+    "the command “next” leaves out annotators who guess, do worse than guessing, or nearly always "
+    "give the same label"
 )
 """Whom no plan asks, beside the reasons to look at annotators (`manyhands.codes.TELL_NOTHING`)."""
 

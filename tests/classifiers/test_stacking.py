@@ -382,7 +382,9 @@ def test_the_report_tells_of_the_stack_in_words():
     names = [row["name"] for row in summary["gold"]["rows"]]
     assert names[1:] == ["CrowdStackingClassifier", "CrowdStackingClassifier (prediction)"]
     page = render_report(summary)
-    assert f"predict an annotation {model.relative_informedness_:.2f} times as well" in page
+    assert (
+        f"is predicted {model.relative_informedness_:.2f} times as well from the features" in page
+    )
     assert all(name in page for name in model.member_weights_)
     priors = {
         "auto": "of the way towards equal frequencies",

@@ -222,7 +222,7 @@ def test_a_collapse_that_the_held_shares_of_grades_hide_is_told():
     assert not agreement_between_units(make_votes(table)).is_chance
     model = DawidSkene()
     (said,) = told(model, table)
-    assert "With grades treated as names, " in said
+    assert "If grades were treated as mere names, " in said
     assert model.class_prior_.max() < 0.9
     assert not model.identified_.any()
     assert not (consensus(table, model).actions == "accept").any()

@@ -111,8 +111,8 @@ def test_who_guesses_can_be_left_out_and_the_page_says_what_that_costs():
             told = "5 items that only they annotated would then have no label"
         assert (
             "to leave out everybody who does no better than guessing, delete their annotations "
-            f"from the file: {told}. The estimated share of right labels may then change a lot, "
-            "even if few labels do. Only gold labels show whether more labels are right"
+            f"from the file: {told}. Even if few labels change, the estimated share of right "
+            "labels may change a lot. Only gold labels show whether the labels became better"
         ) in advice
         assert NOT_ASKED in advice
         (about,) = [text for text in advice if text.startswith("If an annotator does no better")]
@@ -357,7 +357,8 @@ def test_confusions_by_inferred_labels_are_expected_numbers():
     text = step(summary, "explain")["text"]
     share, most, n, by_chance = re.match(
         r"One pair of classes accounts for about (\d+).% of the annotations that are probably "
-        r"wrong \((\d+) of (\d+)\)\. If mistakes were spread at random, it would be (\d+).%\. "
+        r"wrong \((\d+) of (\d+)\)\. "
+        r"If mistakes were random, this pair would account for (\d+).%\. "
         r"These are estimates from the model's labels, and may be wrong\. ",
         text,
     ).groups()
@@ -902,7 +903,7 @@ def test_runs_that_agree_have_no_range(monkeypatch):
 def test_a_table_without_flags_is_not_called_that_of_annotators_to_look_at(full):
     """One who reads that nobody needs a look finds no column of reasons either."""
     summary = json.loads(json.dumps(full))
-    named = "Annotators, first those with a reason to look"
+    named = "Annotators: those with a reason to look come first"
     assert named in render_report(summary)
     for row in summary["annotators"]["rows"]:
         row["flags"], row["screen"]["flags"] = [], []
@@ -934,7 +935,7 @@ def test_a_summary_with_the_former_key_of_informedness_is_read(tmp_path):
     former = {"parity" if k == "relative_informedness" else k: v for k, v in stack.items()}
     before = summary | {"training": training | {"stack": former}}
     assert render_report(before) == render_report(summary)
-    assert "The features of the items predict an annotation 0.47 times as well" in render_report(
+    assert "An annotation is predicted 0.47 times as well from the features" in render_report(
         before
     )
     path = tmp_path / "summary.json"

@@ -123,7 +123,7 @@ def test_severities_are_told_in_words_and_only_where_they_are_sure(graded):
     most = sorted((n for n in rows if names[n]), key=lambda n: -abs(rows[n]["value"]))
     places = [text.index(f"{n} {names[n]}") for n in most]
     assert places == sorted(places)
-    first_screen = text[: text.index("The steps are in the order of how many mistakes")]
+    first_screen = text[: text.index("The steps are ordered by how many mistakes")]
     assert f"{most[0]} {names[most[0]]}" in first_screen
     assert "Compared with the others" in first_screen
     assert "On the 300 items with gold labels, the annotations are on average" in first_screen

@@ -96,7 +96,7 @@ def test_an_annotator_below_chance_is_flagged():
     section = summarize(table, aggregator=DawidSkene().fit(table))["annotators"]
     row = next(row for row in section["rows"] if row["id"] == 4)
     assert row["flags"][0] == "significantly below chance"
-    assert row["screen"]["evidence"][0].startswith("the interval ends at ")
+    assert row["screen"]["evidence"][0].startswith("right in at most ")
     assert row["upper"] < section["chance"] == pytest.approx(1 / 3)
     assert section["flagged"]["significantly below chance"] == [4]
 

@@ -174,7 +174,7 @@ def predict_sets(
         [row["task"], visible(row["labels"] or "(none)"), visible(row["least_sure"])]
         for row in result["labels"][:SHOWN]
     ]
-    print_table(f"{n:,} items", ["task", "labels", "least certain option"], rows)
+    print_table(f"{n:,} items", ["task", "labels", "least certain option (how sure)"], rows)
     if (more := n - len(rows)) > 0:
         say(f"... and {more:,} more" + ("" if out else " (--out predictions.csv writes all)"))
     for line in scores_of(result.get("gold")):

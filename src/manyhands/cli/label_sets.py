@@ -394,7 +394,7 @@ def print_sets(result: dict[str, Any], out: Path | None, to: str) -> None:
         [row["task"], visible(row["labels"] or "(none)"), row["action"], visible(_doubt(row))]
         for row in result["labels"][:SHOWN]
     ]
-    head = ["task", "labels", "action", "least certain option"]
+    head = ["task", "labels", "action", "least certain option (how sure)"]
     print_table(f"{result['method']}: {n:,} items", head, rows)
     if (more := n - len(rows)) > 0:
         say(f"... and {more:,} more" + ("" if out else " (--out labels.csv writes all)"))

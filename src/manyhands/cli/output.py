@@ -270,9 +270,9 @@ def say_files(paths: Sequence[str | Path]) -> None:
 def say_columns(name: str) -> None:
     """Say what the two kinds of probabilities in a table of labels are."""
     say(
-        f"in {name}, 'probability' is the probability that the label is right; its mean over "
-        "all labels that were not known is roughly the share of these that are right. The columns "
-        "p(...) are the method's own probabilities, which are often too high"
+        f"in {name}, 'probability' is the probability that the label is right; its mean, "
+        "without labels given as known, is roughly the share of the others that are right. The "
+        "columns p(...) are the method's own probabilities, which are often too high"
     )
 
 

@@ -149,10 +149,10 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
             return (
                 "the annotators hardly agree (Krippendorff's alpha at nominal level "
                 f"{found.alpha:.2f}), so the labels show little more than how often each grade was "
-                f"given. With grades treated as names, {100 * counts.max():.0f} % of the instances "
-                f"get the same grade, which only {100 * share[counts.argmax()]:.0f} % of the "
-                "annotations give. Compare the labels with those of MajorityVote, and "
-                f"{_gold(votes)}"
+                "given. If grades were treated as mere names, "
+                f"{100 * counts.max():.0f} % of the instances would get the same grade, although "
+                f"only {100 * share[counts.argmax()]:.0f} % of the annotations give it. Compare "
+                f"the labels with those of MajorityVote, and {_gold(votes)}"
             )
     top, mean = _collapsed_into(votes, posterior)
     if mean > COLLAPSED:

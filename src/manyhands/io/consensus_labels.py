@@ -106,8 +106,7 @@ def others_need(answer: str, annotation: str, gave: str) -> str:
     return (
         f"A {answer} that is not accepted needs review if its item has {ENOUGH} {annotation}s or "
         f"more, because another {annotation} would hardly settle the {answer}. It also needs "
-        f"review if at least two annotators abstained and they are as many as those who {gave}, or "
-        "more. "
+        f"review if two or more annotators abstained, and no more than that {gave}. "
         f"Otherwise it needs more {annotation}s (action: collect more)."
     )
 

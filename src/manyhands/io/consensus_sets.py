@@ -24,9 +24,9 @@ from manyhands.io.gold import REVIEWED, read_marks
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 RULE: Final = (
-    "Sets that you gave as known are accepted. In others, each option must be at least "
-    f"{100 * ACCEPT:g} % certain to be rightly ticked or left out, and at least two annotators "
-    "must agree. Annotators who may share mistakes count as one. "
+    "Sets that you gave as known are accepted. Other sets are accepted if every option, ticked or "
+    f"not, is at least {100 * ACCEPT:g} % certain, and at least two annotators agree on it. "
+    "Annotators who may share mistakes count as one. "
     f"{others_need('set', 'answer', 'answered')}"
 )
 """Rule of all actions, in words, shown wherever their numbers are given."""

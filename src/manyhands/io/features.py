@@ -171,7 +171,7 @@ def holder_of_ids(
     _refuse_row_numbers(name, list(map(str, columns[name])), ids)
     _LOG.info(
         "%s: the rows are matched with the annotations by the column %r, because it holds %s; to "
-        "match them by another column, rename that to 'task'",
+        "use another column, rename it to 'task'",
         path.name,
         name,
         held,

@@ -103,7 +103,7 @@ ADVICE = {
     Flag.BELOW_MEDIAN_ON_GOLD: "go through their wrong answers with them",
     Flag.BELOW_CHANCE: "ask whether they understood the task or swapped two classes. Their "
     "annotations still count, because the model allows for their confusions",
-    Flag.GUESSING: "read some of their annotations, and give them no new work before they pass a "
+    Flag.GUESSING: "read some of their annotations, and give them no new work until they pass a "
     "check, such as gold questions. Their annotations can stay, because they count for little. Do "
     "not withhold pay because of these figures alone: they do not show why somebody guesses",
     Flag.ONE_LABEL: "ask whether they understood the task. Models with confusion matrices "
@@ -475,12 +475,12 @@ def _by_accuracy(
     at_most = max(found.upper[r], found.accuracy[r])
     if at_most < chance:
         marks[Flag.BELOW_CHANCE] = (
-            f"the interval ends at {percent(at_most)} right, below the {percent(chance)} of "
-            "guessing"
+            f"right in at most {percent(at_most)} of cases, where guessing would be right in "
+            f"{percent(chance)}"
         )
     if round(at_most, 2) < round(median, 2):
         marks[Flag.BELOW_MEDIAN] = (
-            f"the interval ends at {percent(at_most)} right, below the typical annotator's "
+            f"right in at most {percent(at_most)} of cases, and the typical annotator in "
             f"{percent(median)}"
         )
     return marks

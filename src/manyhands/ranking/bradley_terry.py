@@ -435,9 +435,9 @@ class BradleyTerry(BaseEstimator):
             _warn_and_keep(
                 warned,
                 f"{self.n_components_:,} groups of items were never compared with each other, so "
-                "each group has its own ranks. For two items of different groups, no probability "
-                "can be given (NaN). To rank all items together, have some items of different "
-                "groups compared",
+                "each group has its own ranks. For two items of different groups, the "
+                "probability that one is stronger is unknown (NaN). To rank all items "
+                "together, have some items of different groups compared",
                 NotIdentifiableWarning,
             )
         if (alone := self.component_ < 0).any():

@@ -751,8 +751,8 @@ def _leaving_out(found: Findings, flagged: Rows, is_open: bool) -> list[str]:
     )
     return [
         "to leave out everybody who does no better than guessing, delete their annotations from "
-        f"the file: {lost}. The estimated share of right labels may then change a lot, even if "
-        "few labels do. Only gold labels show whether more labels are right"
+        f"the file: {lost}. Even if few labels change, the estimated share of right labels may "
+        "change a lot. Only gold labels show whether the labels became better"
     ]
 
 
@@ -856,8 +856,8 @@ def told_severities(s: Mapping[str, Any]) -> Markup:
              for row in first]  # fmt: skip
     if more := own.get("n_severe", len(found)) - len(first):
         texts.append(
-            Markup("{} {}, too").format(
-                counted(more, "other"), "differs" if more == 1 else "differ"
+            Markup("{} more {} too high or too low").format(
+                f"{more:,}", "rates" if more == 1 else "rate"
             )
         )
     n_known = (s.get("levels") or {}).get("n_known", 0)

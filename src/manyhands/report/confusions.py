@@ -507,7 +507,8 @@ def _actions(found: Findings) -> Iterator[Action]:
     text = f"{pairs} for {share} of the annotations that {wrong} ({most:,} of {total:,})."
     random = sum(row["chance"] for row in rows) if own["several"] else 0.0
     if own["several"]:
-        text += f" If mistakes were spread at random, it would be {percent(random / total)}."
+        these = "this pair" if len(rows) == 1 else "these pairs"
+        text += f" If mistakes were random, {these} would account for {percent(random / total)}."
         text += _no_more_than_chance(own, rows)
     if most >= total:  # All of them in all pairs says nothing.
         top = rows[0]

@@ -17,7 +17,7 @@ SOURCES = {"gold": "measured on gold labels", "sample": "measured on a random sa
 ESTIMATED = "estimated, not measured"
 
 MEASURED_NOTE = (
-    "The steps are in the order of how many mistakes they may avoid. Figures measured on gold "
+    "The steps are ordered by how many mistakes they may avoid. Figures measured on gold "
     "labels are marked as such; all others are what the model expects."
 )
 """In which order the steps are."""
@@ -156,7 +156,7 @@ def told_of_label(row: Mapping[str, Any]) -> str:
     """
     first, second = (f"“{shorten(str(row[name]))}”" for name in ("label", "suggestion"))
     if row["score"] is None:
-        return f"labelled {first}; most probable of the others: {second}"
+        return f"labelled {first}; most probable other label: {second}"
     right, other = 1 - row["score"], row.get("suggestion_probability")
     if other is not None and other > right:
         what = "the middle grade" if row.get("is_middle") else "the label"

@@ -650,7 +650,7 @@ def told_of_sets(sets: SetFindings) -> str:
         return text
     text = f"About {_range(given)} of the {labels} are right"
     if found is not None:
-        text += f". Of the labels that apply, the sets contain about {_range(found)}"
+        text += f", and about {_range(found)} of the labels that apply were given"
         return f"{text}. Both are estimated from how annotators agree, not measured."
     return f"{text}: estimated from how annotators agree, not measured."
 

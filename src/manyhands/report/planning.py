@@ -542,7 +542,7 @@ def plan_actions(found: Findings) -> Iterator[Action]:
                 "review",
                 f"Check {N_RANDOM} random labels",
                 "Only labels that you check yourself can show how good the annotators are. The "
-                f"command below draws {N_RANDOM} items. Write your label of each into sample.csv. "
+                f"command below draws {N_RANDOM} items. Write your label for each into sample.csv. "
                 "Then repeat the command that made this report, with --known sample.csv.",
                 n_instances,
                 command=DRAW_SAMPLE,
