@@ -116,7 +116,7 @@ def test_who_guesses_can_be_left_out_and_the_page_says_what_that_costs():
         ) in advice
         assert NOT_ASKED in advice
         (about,) = [text for text in advice if text.startswith("If an annotator does no better")]
-        assert "no new work before they pass a check" in about
+        assert "no new work until they pass a check" in about
         assert "not withhold pay because of these figures alone" in about
     honest = summarize(A[:, :6], aggregator=DawidSkene().fit(A[:, :6]))
     assert "leave out" not in str(honest["actions"])

@@ -202,8 +202,10 @@ def _with_questions(
     options: dict[str, Any],
 ) -> list[str]:
     """Name the columns that may hold the questions, or leave out the note if there are none."""
+    group = options.get("group")  # A column, or the names of each family.
+    known = without | ({group} if isinstance(group, str) else set())
     try:
-        columns = may_be_questions(path, {*without, options.get("group")}, options)
+        columns = may_be_questions(path, known, options)
     except AnnotationError:  # Such as several columns that may hold the labels.
         columns = None
     if columns is None:
