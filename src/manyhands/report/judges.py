@@ -105,7 +105,8 @@ def summarize_judges(
         As `manyhands judges --json`. ``"shares"`` has the share of each class (``"classes"``) and
         the mean of grades (``"mean"``, ``"means"`` of questions) among all items, by
         `manyhands.metrics.mean_estimate`; the prediction for an item is the plain average of what
-        all judges say. It is None if people labelled fewer than 25 items, or all.
+        all judges say. It is None if people labelled fewer than 25 items, or items
+        of fewer than five clusters, or all.
 
     Raises
     ------
