@@ -808,3 +808,13 @@ def test_sparse_features_stay_sparse(tmp_path):
     sparse.save_npz(tmp_path / "X.npz", sparse.csr_array((0, 9)))
     with pytest.raises(AnnotationError, match=r"features are empty: shape \(0, 9\)"):
         read_features(tmp_path / "X.npz")
+
+
+def test_a_question_and_a_label_do_not_name_two_columns_of_labels(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("task,worker,score,criterion\na,u,1,style\nb,u,2,facts\n")
+    with pytest.raises(AnnotationError, match="both name the column of labels") as told:
+        read_annotations(path, label="score", question="criterion")
+    assert "leave question='criterion' out" in str(told.value)
+    same = read_annotations(path, label="score", question="score")
+    assert same.equals(read_annotations(path, label="score"))

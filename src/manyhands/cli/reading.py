@@ -168,7 +168,11 @@ class Reading:
     ] = "auto"
     question: Annotated[
         OptionalText,
-        typer.Option(metavar="NAME", help="Which question to read, if an export holds several."),
+        typer.Option(
+            metavar="NAME",
+            help="Which question to read, if an export holds several. In a table with a row for "
+            "each annotation, the column of labels, as --label.",
+        ),
     ] = None
     multilabel: Annotated[
         str,

@@ -83,7 +83,8 @@ def read_annotations(
         "auto": recognised by content, and the choice is logged. "long": a table with one row per
         annotation. Any other name of ``docs/formats.md``: that format.
     question : str, optional
-        The question to take, if a file holds several. In a long table: the column of labels.
+        The question to take, if a file holds several. In a long table: the column of labels, which
+        ``label`` names, too; a column that says which question a row answers is not read.
     task, worker, label, weight, group, passes : str
         Names of the columns of a table; for ``group``, the annotator's family, and ``passes`` see
         `AnnotationTable.from_frame`. If the column of a default name is absent and exactly one
@@ -217,10 +218,29 @@ def read_annotations(
     return table
 
 
+def _refuse_two_columns(path: PathLike | Sequence[PathLike], options: Mapping[str, Any]) -> None:
+    """Refuse two columns of labels of a long table: ``question`` and ``label`` both name it."""
+    question, label = options.get("question"), options.get("label", "label")
+    if question is None or label in ("label", question):
+        return
+    first = Path(path) if isinstance(path, str | os.PathLike) else Path(next(iter(path)))
+    if first.suffix.lower() not in TABLES:
+        return
+    documents = open_documents(first, most=200, stated=stated_of(dict(options)))
+    if {question, label} <= {name for document in documents[:1] for name in document.header or ()}:
+        raise AnnotationError(
+            f"question={question!r} and label={label!r} both name the column of labels in a long "
+            f"table; leave question={question!r} out. If this column says which question a row "
+            "answers, keep the rows of one question in a file, and read each file alone. The "
+            "commands judges and rank compare answers within each question (--question)"
+        )
+
+
 def read_with_account(
     path: PathLike | Sequence[PathLike], *, tasks: Any = None, **options: Any
 ) -> tuple[AnnotationTable, Export | None]:
     """Read as `read_annotations` does; return the export, too, or None for a table or matrix."""
+    _refuse_two_columns(path, options)
     people = options.pop("people", None)
     if people is not None:
         table, export = read_with_account(path, tasks=tasks, **options)
