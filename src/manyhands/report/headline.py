@@ -14,6 +14,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import (
+    ALONE,
     can_be_judged,
     in_families,
     in_one_family,
@@ -178,7 +179,8 @@ def _facts(
     annotated = table.annotations_per_instance() > 0
     decided = identified is None or are_decided(identified, annotated)
     apart = in_one_family(table, alike) if alike.any() else table
-    declared = in_families(table.groups, table.n_annotators)
+    groups = np.full(table.n_annotators, ALONE) if table.groups is None else table.groups
+    declared = np.unique(groups[in_families(groups, table.n_annotators)]).tolist()
     known = known_of(table, fitted)
     return {
         "n": int(annotated.sum()),
@@ -191,7 +193,7 @@ def _facts(
         "n_units": len(np.unique(unit_of(apart)[apart.annotator])),
         "single": bool(np.mean(units_per_instance(apart)[annotated] > 1) < 0.5),
         "families": bool(in_families(apart.groups, apart.n_annotators).any()),
-        "declared": np.unique(table.groups[declared]).tolist() if declared.any() else [],
+        "declared": declared,
         "models": bool(alike.any() and undeclared_models(None, table.annotators[alike]).all()),
         "comparable": can_be_judged(apart, known),
     }
