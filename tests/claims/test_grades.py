@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks.real_tables import real
 from evidence.scores import codes_of
-from manyhands import AnnotationTable, DawidSkene, summarize
+from manyhands import AnnotationPlanner, AnnotationTable, DawidSkene, summarize
 from manyhands.decision.labels import best_of
+from manyhands.io import consensus
 from manyhands.metrics.certainty import certainty_of, level_of_some
 from manyhands.metrics.grades import within_one
 from manyhands.report.headline import headline, tell_labels
@@ -253,3 +254,39 @@ def test_severities_that_are_told_are_true_on_real_tables(data_home):
     assert named.sum() > 60
     assert same.sum() >= 0.9 * named.sum()
     assert inside.mean() >= 0.85
+
+
+def test_known_labels_change_the_gain_that_a_plan_expects_because_the_model_learns_from_them():
+    """Gold that only measures leaves it as it is; a random sample shows how sure its labels are."""
+    off, changes = [], []
+    for seed in range(4):
+        table, y = crowd(seed, spread=1.2)
+        drawn = np.random.default_rng(seed).choice(len(y), 100, replace=False).tolist()
+        given, free = {i: int(y[i]) for i in drawn}, ~np.isin(np.arange(len(y)), drawn)
+        fits = [DawidSkene().fit(table), DawidSkene().fit(table, gold=given, random_gold=drawn)]
+        gains = [
+            AnnotationPlanner(random_state=0).fit(table, model=m).suggest(40).expected_gain.sum()
+            for m in fits
+        ]
+        changes.append(abs(gains[1] / gains[0] - 1))
+        off.append(
+            [
+                m.posterior_[free].max(axis=1).mean()
+                - (best_of(m.posterior_, table) == y)[free].mean()
+                for m in fits
+            ]
+        )
+    assert max(changes) > 0.1
+    assert np.abs(off).mean(axis=0)[1] < 0.7 * np.abs(off).mean(axis=0)[0]
+
+
+def test_labels_that_one_annotator_gave_are_counted_beside_those_that_are_accepted():
+    """A label may be certain enough by one annotator's word, and is then not accepted."""
+    given = np.array([[1, 1, 1], [0, 0, 0]] * 20 + [[1, -1, -1], [0, -1, -1]])
+    table = AnnotationTable.from_matrix(given)
+    model = DawidSkene().fit(table)
+    told = np.full(len(given), 0.97)
+    told[:3] = 0.5
+    found = consensus(table, model, model.labels_, probability=told)
+    assert found.count_actions()["accept"] == 37
+    assert found.n_unconfirmed == 2

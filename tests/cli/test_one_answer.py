@@ -21,6 +21,7 @@ from manyhands.planning import screen_annotators
 from manyhands.planning.screening import OF_LABELS, UNJUDGED
 from manyhands.report import planning
 from manyhands.report.commands import fill_commands
+from manyhands.report.planning import GOLD_TEACHES
 from manyhands.report.questions import find_answers
 from manyhands.scale.store import AnnotationStore
 from manyhands.wording import ALL_TO_REVIEW, GOLD_ONLY_MEASURES
@@ -542,6 +543,7 @@ def test_gold_labels_only_measure_and_the_command_says_when_they_are_known_inste
     planned = {str(row["id"]) for row in summary["plan"]["next"]["rows"]}
     why = "items with gold labels can be in this list, because gold labels decide no label"
     assert (why in str(step["advice"])) == bool(checked & planned)
+    assert GOLD_TEACHES in step["advice"]
     assert checked & planned
     known = done("aggregate", "A.csv", "--known", "checked.csv", "--out", "by_known").stdout
     assert GOLD_ONLY_MEASURES not in " ".join(known.split())

@@ -217,6 +217,16 @@ class Consensus:
         own = (*arrays, "actions", "known", *(() if self.random is None else ("random",)))
         return replace(self, **{name: getattr(self, name)[mask] for name in own})
 
+    @property
+    def n_unconfirmed(self) -> int:
+        """Number of labels that are certain enough, and not accepted: too few gave them.
+
+        It is 0 where the annotations do not show whom to trust, which is another reason.
+        """
+        sure = (self.codes >= 0) & ~self.known & (self.probability >= self.accept)
+        alone = sure & (self.actions != ACTIONS[0])
+        return int(alone.sum()) if self.rule.count("do not show") == 0 else 0
+
     def count_actions(self) -> dict[str, int]:
         """Count the instances of every action."""
         return {action: int((self.actions == action).sum()) for action in ACTIONS}

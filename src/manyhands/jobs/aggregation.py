@@ -106,10 +106,11 @@ def aggregate_table(
     dict
         ``method``, ``n_instances``, ``n_undecided``, ``labels`` (task, label, probability, which is
         None where it is unknown),
-        ``actions`` (number of instances per recommended action), ``half_of_wrong`` (how many of the
-        most doubtful labels hold half of the wrong ones, as the report expects it; None without a
-        report), ``usable`` (which threshold would keep more labels where fewer than half are
-        accepted, in words; "" without a report), ``n_known`` (known labels, which
+        ``actions`` (number of instances per recommended action), ``n_unconfirmed`` (labels that are
+        certain enough to be accepted, which fewer than two annotators gave), ``half_of_wrong`` (how
+        many of the most doubtful labels hold half of the wrong ones, as the report expects it; None
+        without a report), ``usable`` (which threshold would keep more labels where fewer than half
+        are accepted, in words; "" without a report), ``n_known`` (known labels, which
         are among the accepted ones), ``level`` (share of right labels,
         with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
         words), as if no label were left open, ``of_rule`` (for how many items another class is more
@@ -296,6 +297,7 @@ def _concluded(
         "n_undecided": int((codes < 0).sum()),
         "labels": label_rows(codes, found.probability, table.instances, table.classes),
         "actions": found.count_actions(),
+        "n_unconfirmed": found.n_unconfirmed,
         "rule": found.rule,
         "half_of_wrong": half_of_wrong(summary),
         "usable": told_of_usable(summary),

@@ -589,16 +589,26 @@ def _or_correct(found: Findings) -> list[str]:
     return [f"{told}: {EXPLORE}"]
 
 
+GOLD_TEACHES = (
+    "with the gold labels as --known, the plan may expect another gain: the model then learns "
+    "from them how good the annotators are and, if the labels were drawn at random, how sure its "
+    "own labels are"
+)
+"""Why the same labels as --gold and as --known give two gains."""
+
+
 def _of_gold(inputs: Inputs, plan: Mapping[str, Any]) -> list[str]:
     """Say why a plan asks about items with gold labels, where it does."""
     if inputs.gold is None:
         return []
+    told = [GOLD_TEACHES] if plan["gain"] is not None and inputs.known is not None else []
     has_gold = set(inputs.table.instances[inputs.gold >= 0].tolist())
     if has_gold.isdisjoint(row["id"] for row in plan["next"]["rows"]):
-        return []
+        return told
     return [
         "items with gold labels can be in this list, because gold labels decide no label. Give "
-        "gold labels as --known, and nobody is asked about their items again"
+        "gold labels as --known, and nobody is asked about their items again",
+        *told,
     ]
 
 
