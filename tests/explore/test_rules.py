@@ -74,6 +74,8 @@ def test_enter_confirms_no_label_that_is_less_probable_than_another(split, how):
         assert ("Middle grade" in page) == (not how or is_middle)
         listed = ask(desk, "/list?state=all")[2]
         assert f'(more probable: <bdi class="name">{GRADES[top]}</bdi>)' in listed
+        assert "most grades away from the truth come first" in listed
+        assert "come first" not in ask(desk, "/list?state=all&order=random")[2]
         # Once a person has chosen, the label can be confirmed like any other.
         desk.decide(each.row, each.version, top, shown=each.answer)
         assert 'data-key="Enter" disabled' not in shown(desk, each.row)

@@ -126,10 +126,14 @@ class ClassAnswers(Answers[int]):
         found = [code for code, share in enumerate(shares) if share > shares[answer]]
         return sorted(found, key=lambda code: -shares[code])
 
+    @property
+    def graded(self) -> bool:
+        """Whether the labels are grades, of which the middle one is the label."""
+        return is_scale_of_grades(self.table)
+
     def is_middle(self, row: int, answer: int) -> bool:
         """Return whether a label is the median of grades."""
-        graded = is_scale_of_grades(self.table)
-        return graded and bool(best_of(self.posterior[[row]], self.table)[0] == answer)
+        return self.graded and bool(best_of(self.posterior[[row]], self.table)[0] == answer)
 
     def certainty(self, row: int, answer: int, told: Sequence[float | None]) -> float | None:
         """Return how probable a class is."""

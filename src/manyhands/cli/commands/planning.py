@@ -1060,8 +1060,9 @@ def review(
     aside = ("was", "reviewed") if random and size else ("was", "reviewed", "chosen")
     brief = {name: values for name, values in columns.items() if name not in aside}
     print_columns(f"{counted(len(queue), by.value)} to check", brief)
+    most = "the most doubtful" if queue.grades_off is None else "the highest grades_off"
     order = (
-        "the most doubtful come first; "
+        f"{most} come first; "
         if not random
         else f"the first {min(random, len(queue)):,} are drawn at random, and the most doubtful of "
         "the others follow; "
