@@ -74,6 +74,7 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
         into.note(note)
     question = question if asked.question in (None, question) else label
     into.candidates = [name for name in names if name not in (*keys, worker)]
+    into.named_by = "label"
     shown = [
         n for n in into.candidates if n in asked.fields or (n.lower() in CONTENT and n != label)
     ]

@@ -87,7 +87,9 @@ def choose_question(gathered: Gathered, asked: str | None) -> str:
     if not gathered.candidates:
         raise NoAnswers(message, gathered.lost)
     columns = ", ".join(map(repr, gathered.candidates))
-    raise AnnotationError(f"{message}; name the column of answers with question=, one of {columns}")
+    raise AnnotationError(
+        f"{message}; name the column of answers with {gathered.named_by}=, one of {columns}"
+    )
 
 
 def _counted(values: Counter[Any]) -> str:

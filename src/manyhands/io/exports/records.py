@@ -252,8 +252,8 @@ class VoteCounts:
 class Gathered:
     """Everything that was read, before a question is chosen.
 
-    `items` maps tasks to their own data; `candidates` are columns that may hold the answers,
-    and `default_question` is the one that a file calls its own among several. `controls` says of a
+    `items` maps tasks to their own data; `candidates` are columns that may hold the answers, which
+    the argument `named_by` names, and `default_question` is the one that a file calls its own among several. `controls` says of a
     question of Label Studio what its "type" and "to_name" are, `sets` what labels a class joins.
     With `keep_empty`, an answer without a label says that none applies; else `unlabelled` counts
     such answers to each question, if the annotator handed them in.
@@ -268,6 +268,7 @@ class Gathered:
     lost: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     candidates: list[str] = field(default_factory=list)
+    named_by: str = "question"
     controls: dict[str, dict[str, str]] = field(default_factory=dict)
     sets: dict[str, list[str]] = field(default_factory=dict)
     found: dict[str, Any] = field(default_factory=dict)
