@@ -1,6 +1,9 @@
 """Long tables as JSON lines."""
 
-from manyhands.io import read_export
+import pytest
+
+from manyhands.exceptions import AnnotationError
+from manyhands.io import read_annotations, read_export
 from tests.io.exports.conftest import cells, write
 
 

@@ -253,8 +253,9 @@ class Gathered:
     """Everything that was read, before a question is chosen.
 
     `items` maps tasks to their own data; `candidates` are columns that may hold the answers, which
-    the argument `named_by` names, and `default_question` is the one that a file calls its own among several. `controls` says of a
-    question of Label Studio what its "type" and "to_name" are, `sets` what labels a class joins.
+    the argument `named_by` names, and `default_question` is the one that a file calls its own among
+    several. `controls` says of a question of Label Studio what its "type" and "to_name" are, `sets`
+    what labels a class joins.
     With `keep_empty`, an answer without a label says that none applies; else `unlabelled` counts
     such answers to each question, if the annotator handed them in.
     With `unnamed`, annotators are places in lists; `counts` take the place of answers. `found` are
