@@ -105,8 +105,8 @@ def others_need(answer: str, annotation: str, gave: str) -> str:
     """Say what is recommended for answers that are not accepted; see `consensus`."""
     return (
         f"A {answer} that is not accepted needs review if its item has {ENOUGH} {annotation}s or "
-        f"more, because another {annotation} would hardly settle the {answer}. It also needs "
-        f"review if two or more annotators abstained, and no more than that {gave}. "
+        f"more, because another {annotation} rarely makes it certain enough to accept. It also "
+        f"needs review if two or more annotators abstained, and no more than that {gave}. "
         f"Otherwise it needs more {annotation}s (action: collect more)."
     )
 
