@@ -1,6 +1,7 @@
 """What checking labels is said to bring, against what it brings in simulated crowds."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,6 +67,8 @@ def test_the_sentences_by_hand():
     n = round(one.scores.sum())
     assert text.startswith(f"About {n} of these 20 labels are expected to be wrong, so checking")
     assert f"one label for every {20 / one.scores.sum():.0f}. " in text
+    (text,) = told_of_checking(replace(one, scores=np.full(20, 0.67)), sample)
+    assert text.startswith("About 13 of these 20 labels are expected to be wrong, so most checks ")
     both = review_queue(DawidSkene().fit(table), table, random=180, **options)
     first, second = told_of_checking(both, sample)
     assert first.startswith(f"About {n} of the 20 most doubtful labels are expected to be wrong")

@@ -165,9 +165,11 @@ def _told_of_doubtful(queue: ReviewQueue, doubtful: BoolArray) -> list[str]:
     text = f"{many[0].upper()}{many[1:]} of {which} {be} expected to be wrong"
     if queue.annotators is not None or wrong < 0.5:
         return [f"{text}."]
+    checks = "most checks correct a label"
+    if round(n / wrong) > 1:
+        checks = f"checking them corrects one label for every {n / wrong:.0f}"
     return [
-        f"{text}, so checking them corrects one label for every {max(n / wrong, 1):.0f}. "
-        "`manyhands next ANNOTATIONS` says how many annotations correct one."
+        f"{text}, so {checks}. `manyhands next ANNOTATIONS` says how many annotations correct one."
     ]
 
 
