@@ -383,7 +383,7 @@ def test_the_report_tells_of_the_stack_in_words():
     assert names[1:] == ["CrowdStackingClassifier", "CrowdStackingClassifier (prediction)"]
     page = render_report(summary)
     assert (
-        f"is predicted {model.relative_informedness_:.2f} times as well from the features" in page
+        f"are worth {model.relative_informedness_:.2f} times as much as another annotation" in page
     )
     assert all(name in page for name in model.member_weights_)
     priors = {

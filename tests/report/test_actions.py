@@ -935,8 +935,9 @@ def test_a_summary_with_the_former_key_of_informedness_is_read(tmp_path):
     former = {"parity" if k == "relative_informedness" else k: v for k, v in stack.items()}
     before = summary | {"training": training | {"stack": former}}
     assert render_report(before) == render_report(summary)
-    assert "An annotation is predicted 0.47 times as well from the features" in render_report(
-        before
+    assert (
+        "the features of its item are worth 0.47 times as much as another annotation"
+        in render_report(before)
     )
     path = tmp_path / "summary.json"
     path.write_text(json.dumps(before))

@@ -276,8 +276,8 @@ def say_files(paths: Sequence[str | Path]) -> None:
 def say_columns(name: str) -> None:
     """Say what the two kinds of probabilities in a table of labels are."""
     say(
-        f"in {name}, 'probability' is the probability that the label is right; its mean, "
-        "without labels given as known, is roughly the share of the others that are right. The "
+        f"in {name}, 'probability' is the probability that the label is right; among "
+        "labels that were not given as known, its mean is roughly the share that are right. The "
         "columns p(...) are the method's own probabilities, which are often too high"
     )
 

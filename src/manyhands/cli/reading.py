@@ -170,8 +170,8 @@ class Reading:
         OptionalText,
         typer.Option(
             metavar="NAME",
-            help="Which question to read, if an export holds several. In a table with a row for "
-            "each annotation, the column of labels, as --label.",
+            help="Which question to read, if an export holds several. In a table with one row "
+            "per annotation, it names the column of labels, as --label does.",
         ),
     ] = None
     multilabel: Annotated[

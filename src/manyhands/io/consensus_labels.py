@@ -106,7 +106,8 @@ def others_need(answer: str, annotation: str, gave: str) -> str:
     return (
         f"A {answer} that is not accepted needs review if its item has {ENOUGH} {annotation}s or "
         f"more, because another {annotation} rarely makes it certain enough to accept. It also "
-        f"needs review if two or more annotators abstained, and no more than that {gave}. "
+        "needs review if at least two annotators abstained, and at least as many abstained as "
+        f"{gave}. "
         f"Otherwise it needs more {annotation}s (action: collect more)."
     )
 

@@ -25,8 +25,8 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 RULE: Final = (
     "Sets that you gave as known are accepted. Other sets are accepted if every option, ticked or "
-    f"not, is at least {100 * ACCEPT:g} % certain, and at least two annotators agree on it. "
-    "Annotators who may share mistakes count as one. "
+    f"not, is at least {100 * ACCEPT:g} % certain, and at least two annotators agree on every "
+    "option. Annotators who may share mistakes count as one. "
     f"{others_need('set', 'answer', 'answered')}"
 )
 """Rule of all actions, in words, shown wherever their numbers are given."""

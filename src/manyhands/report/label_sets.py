@@ -650,7 +650,7 @@ def told_of_sets(sets: SetFindings) -> str:
         return text
     text = f"About {_range(given)} of the {labels} are right"
     if found is not None:
-        text += f", and about {_range(found)} of the labels that apply were given"
+        text += f", and about {_range(found)} of the labels that apply are among them"
         return f"{text}. Both are estimated from how annotators agree, not measured."
     return f"{text}: estimated from how annotators agree, not measured."
 

@@ -144,7 +144,8 @@ RuleOption = Annotated[
         "probable class. 'median': the median grade. 'balanced': each probability is divided by "
         "the frequency of its class, so that rare classes are not at a disadvantage. By default, "
         "'median' is used for three or more grades, else 'argmax'. For sets of labels, 'f1' "
-        "takes each label in turn, and gives it to the items that make its expected F1 greatest.",
+        "decides each label separately: it chooses the items that get the label so that its "
+        "expected F1 is highest.",
         show_default=False,
     ),
 ]

@@ -53,8 +53,8 @@ Cluster = Annotated[
     typer.Option(
         metavar="COLUMN",
         help="Column that says which items belong together, such as the sentences of one "
-        "document. All intervals then allow for it, also those for all items. Without it, the "
-        "items are treated as independent of each other.",
+        "document. All intervals then allow for this dependence. Without the option, the items "
+        "are treated as independent of each other.",
     ),
 ]
 By = Annotated[
@@ -213,7 +213,9 @@ def _with_questions(
     if not columns:
         return [note for note in notes if SEVERAL_QUESTIONS not in note]
     shown = listed(columns, len(columns))
-    return [note.replace(SEVERAL_QUESTIONS, f"{SEVERAL_QUESTIONS}: {shown}") for note in notes]
+    return [
+        note.replace(SEVERAL_QUESTIONS, f"{SEVERAL_QUESTIONS}, such as {shown}") for note in notes
+    ]
 
 
 def _is_column(path: Path | list[Path], name: str, options: dict[str, Any]) -> bool:
