@@ -55,6 +55,15 @@ def test_the_estimates_of_the_command_are_those_of_a_call(table):
     assert (row["estimate"], row["low"], row["high"]) == pytest.approx(found[:3])
 
 
+def test_means_are_of_the_values_that_are_given_and_questions_may_be_a_list(table):
+    declared = table.with_groups({"<gpt>": "llm", "llama": "llm"})
+    values, question = np.array([0.0, 10.0, 50.0]), ["first"] * 100 + ["second"] * 100
+    shares = summarize_judges(declared, values=values, question=question)["shares"]
+    codes = declared.to_matrix(codes=True)[1::2, :3].astype(int)
+    assert shares["mean"]["people_alone"] == pytest.approx(values[codes].mean())
+    assert [row["question"] for row in shares["means"]] == ["first", "second"]
+
+
 def test_grades_are_compared_with_those_of_people(table):
     codes = table.to_matrix(codes=True).astype(int)
     graded = AnnotationTable.from_matrix(

@@ -181,11 +181,8 @@ def say_actions(result: dict[str, Any], command: str) -> None:
 
     say(result["rule"])
     if n := result.get("n_unconfirmed", 0):
-        them = ("is", "it") if n == 1 else ("are", "them")
-        say(
-            f"{counted(n, 'label')} {them[0]} certain enough but not accepted, because fewer than "
-            f"two annotators gave {them[1]}."
-        )
+        meet = "is certain enough, but does" if n == 1 else "are certain enough, but do"
+        say(f"{counted(n, 'label')} {meet} not meet the rest of this rule.")
     say(REVIEW_RULE)
     n_known = result.get("n_known", 0)
     if counts["accept"] <= n_known and counts["review"] + counts["collect more"]:

@@ -220,13 +220,9 @@ class Consensus:
 
     @property
     def n_unconfirmed(self) -> int:
-        """Number of labels that are certain enough, and not accepted: too few gave them.
-
-        It is 0 where the annotations do not show whom to trust, which is another reason.
-        """
+        """Number of labels that are certain enough, but not accepted by the rest of the rule."""
         sure = (self.codes >= 0) & ~self.known & (self.probability >= self.accept)
-        alone = sure & (self.actions != ACTIONS[0])
-        return int(alone.sum()) if self.rule.count("do not show") == 0 else 0
+        return int((sure & (self.actions != ACTIONS[0])).sum())
 
     def count_actions(self) -> dict[str, int]:
         """Count the instances of every action."""

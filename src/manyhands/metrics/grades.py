@@ -145,7 +145,8 @@ def within_one(
     if level.source == "gold" and gold is not None:
         judged = np.flatnonzero(own & (gold >= 0))
         if some is None or len(judged) >= LEAST_GOLD:
-            return _measured((np.abs(codes - gold)[judged] <= 1), level)
+            near = np.abs(codes - gold)[judged] <= 1
+            return _measured(near, level if level.n == len(near) else None)
     if not certainty.is_known or not own.any():
         return None
     told = certainty.of_classes(posterior[free], codes[free])
@@ -160,12 +161,16 @@ def within_one(
     return WithinOne(least, None, None, "model", int(own.sum()))
 
 
-def _measured(near: BoolArray, level: Level) -> WithinOne:
-    """Return the share that gold measures; no less than that of right labels, which are near."""
-    n, value = len(near), float(near.mean())
-    low, high = share_interval(int(near.sum()), n, level=0.95)
-    ends = max(float(low), level.low), max(value, level.value), max(float(high), level.high)
-    return WithinOne(*ends, "gold", n)
+def _measured(near: BoolArray, level: Level | None) -> WithinOne:
+    """Return the share that gold measures.
+
+    It is no less than the share of right labels that the same gold measures, ``level``, if any.
+    """
+    ends = [float(end) for end in share_interval(int(near.sum()), len(near), level=0.95)]
+    found = ends[0], float(near.mean()), ends[1]
+    if level is not None:
+        found = max(found[0], level.low), max(found[1], level.value), max(found[2], level.high)
+    return WithinOne(*found, "gold", len(near))
 
 
 def _far_share(posterior: FloatArray, codes: IntArray) -> float:

@@ -74,7 +74,8 @@ class ReviewQueue:
         """Number of labels that are less probable than the suggestion, as far as that is known."""
         if self.suggestion_probability is None:
             return 0
-        return int((self.suggestion_probability > 1 - self.scores).sum())
+        equal = 1e-9  # Two halves of a tie differ by rounding.
+        return int((self.suggestion_probability > 1 - self.scores + equal).sum())
 
     def __repr__(self) -> str:
         what = counted(len(self), "label" if self.annotators is None else "annotation")

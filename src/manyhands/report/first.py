@@ -153,12 +153,15 @@ def told_of_label(row: Mapping[str, Any]) -> str:
     >>> row = {"label": 2, "score": 0.88, "suggestion": 1, "suggestion_probability": 0.43}
     >>> print(told_of_label(row | {"is_middle": True}))
     undecided: “2” is the middle grade (12\u202f%), and “1” is more probable (43\u202f%)
+    >>> print(told_of_label({"label": 0, "score": 0.55, "suggestion": 1,
+    ...                      "suggestion_probability": 0.4500001}))
+    undecided: “0” is the most probable (45\u202f%), then “1”
     """
     first, second = (f"“{shorten(str(row[name]))}”" for name in ("label", "suggestion"))
     if row["score"] is None:
         return f"labelled {first}; most probable other label: {second}"
     right, other = 1 - row["score"], row.get("suggestion_probability")
-    if other is not None and other > right:
+    if other is not None and other > right + 0.005:  # Else whole percents hardly differ.
         what = "the middle grade" if row.get("is_middle") else "the label"
         return (
             f"undecided: {first} is {what} ({percent(right)}), and {second} is more probable "

@@ -115,6 +115,7 @@ def summarize_judges(
     """
     found = compare_judges(table, **options)
     about = {name: options.get(name) for name in ("cluster", "question")}
+    about["values"] = options.get("values")
     shares = shares_of(table, found, is_random=is_random, **about)
     told = as_dict(found) | {
         "n_items_of_all": int((table.observed.annotations_per_instance() > 0).sum()),
@@ -208,6 +209,7 @@ def shares_of(
     is_random: bool = False,
     cluster: Any = None,
     question: Any = None,
+    values: Any = None,
 ) -> dict[str, Any] | None:
     """Estimate the share of each class among all items, and the mean of grades, of questions, too.
 
@@ -249,7 +251,7 @@ def shares_of(
         with_models = share_estimate(y, f, F, cluster=group)
         alone = share_estimate(y, np.zeros_like(y), np.zeros_like(F), cluster=group)
         rows.append({"label": _plain(table.classes[c].item())} | _told(with_models, alone))
-    values = values_of_classes(table)
+    values = values_of_classes(table, values)
     mean: dict[str, Any] | None = None
     by_question: list[dict[str, Any]] = []
     if values is not None:
@@ -291,14 +293,14 @@ def _means(
 ) -> Iterator[dict[str, Any]]:
     """Estimate the mean of each question of which people labelled enough items."""
     asked = np.unique(question[items])
-    for value in asked if len(asked) > 1 else ():
+    for value in asked.tolist() if len(asked) > 1 else ():
         some, among = question[labelled] == value, question[items] == value
         own = None if group is None else group[some]
         if some.sum() < LEAST_LABELLED or (
             own is not None and len(np.unique(own)) < LEAST_CLUSTERS
         ):
             continue
-        yield {"question": _plain(value.item())} | _mean(y[some], f[some], F[among], own)
+        yield {"question": _plain(value)} | _mean(y[some], f[some], F[among], own)
 
 
 def _mean(y: FloatArray, f: FloatArray, F: FloatArray, cluster: IntArray | None) -> dict[str, Any]:
