@@ -21,6 +21,9 @@ from manyhands.wording import counted, percent
 LEAST_ITEMS = 30
 """Items with gold and annotations by both sides that a comparison needs."""
 
+LEAST_WRONG = 10
+"""Items on which the set is wrong, and could repeat it, that show whether it shares mistakes."""
+
 LEVEL = 0.95
 """Level of the intervals."""
 
@@ -66,7 +69,8 @@ class BesideOthers(NamedTuple):
     low, high : float
         95 % interval of the difference ``own - others``.
     repeats, repeats_of_others : Repeats
-        Of mistakes of the set, by another annotator of it and by the others.
+        Of mistakes of the set, by another annotator of it and by the others, on those of these
+        items that two or more of the set annotated.
     """
 
     n_items: int
@@ -78,9 +82,15 @@ class BesideOthers(NamedTuple):
     repeats_of_others: Repeats
 
     @property
+    def are_right_more(self) -> bool:
+        """Whether the set is surely more often right."""
+        return self.low > 0
+
+    @property
     def are_better(self) -> bool:
-        """Whether the set is surely more often right, and repeats its mistakes no more."""
-        return self.low > 0 and self.repeats.share <= self.repeats_of_others.share
+        """Whether the set is surely more often right, and surely repeats its mistakes less."""
+        repeats_less = self.repeats.interval[1] < self.repeats_of_others.share
+        return self.are_right_more and self.repeats.n_items >= LEAST_WRONG and repeats_less
 
     @property
     def share_mistakes(self) -> bool:
@@ -92,22 +102,27 @@ class BesideOthers(NamedTuple):
         return self.repeats.interval[0] > by_chance
 
     def __str__(self) -> str:
-        """Say what is settled; "" if nothing is."""
+        """Say what gold shows; "" if nothing."""
         if self.share_mistakes:
             return (
-                f"On items with gold labels, when one of them is wrong, another one repeats the "
-                f"mistake in {_of(self.repeats)}, and the others do in "
-                f"{_of(self.repeats_of_others)}. So it is they who share mistakes."
+                "On items with gold labels that both they and others annotated, when one of them "
+                f"is wrong, another one repeats the mistake in {_of(self.repeats)}, and the others "
+                f"do in {_of(self.repeats_of_others)}. So it is they who share mistakes."
             )
-        if not self.are_better:
+        if not self.are_right_more:
             return ""
-        return (
+        told = (
             f"On the {counted(self.n_items, 'item')} with gold labels that both they and others "
             f"annotated, they are right in {percent(self.own)} of cases, and the others in "
             f"{percent(self.others)}: {100 * (self.own - self.others):.0f} points more "
-            f"({100 * self.low:.0f} to {100 * self.high:.0f}). When one of them is wrong, another "
-            f"one repeats the mistake in {_of(self.repeats)}. So they agree because they are right "
-            "more often, not because they share mistakes."
+            f"({100 * self.low:.0f} to {100 * self.high:.0f})."
+        )
+        if not self.are_better:
+            return f"{told} Whether they also share mistakes, these labels do not show."
+        return (
+            f"{told} When one of them is wrong, another one repeats the mistake in "
+            f"{_of(self.repeats)}, and the others do in {_of(self.repeats_of_others)}. So they "
+            "agree because they are right more often, not because they share mistakes."
         )
 
 
@@ -139,21 +154,23 @@ def beside_others(
         np.bincount(cells[side], minlength=size[0] * size[1]).reshape(size) for side in (own, ~own)
     )
     is_true = np.arange(table.n_classes) == gold[items][:, None]
+    both = (mine.sum(axis=1) > 0) & (theirs.sum(axis=1) > 0)
+    mine, theirs, is_true = mine[both], theirs[both], is_true[both]
     n_mine, n_theirs = mine.sum(axis=1), theirs.sum(axis=1)
-    both = (n_mine > 0) & (n_theirs > 0)
-    n = int(both.sum())
+    n = len(mine)
     if n < LEAST_ITEMS:
         return None
-    shares = [
-        (counts * is_true).sum(axis=1)[both] / counts.sum(axis=1)[both] for counts in (mine, theirs)
-    ]
-    apart = shares[0] - shares[1]
+    own_share, others_share = (
+        (counts * is_true).sum(axis=1) / all_
+        for counts, all_ in ((mine, n_mine), (theirs, n_theirs))
+    )
+    apart = own_share - others_share
     width = t.ppf((1 + LEVEL) / 2, n - 1) * apart.std(ddof=1) / np.sqrt(n)
-    wrong = mine * ~is_true
+    wrong = mine * ~is_true * (n_mine > 1)[:, None]  # Nobody of the set repeats a single one's.
     return BesideOthers(
         n,
-        float(shares[0].mean()),
-        float(shares[1].mean()),
+        float(own_share.mean()),
+        float(others_share.mean()),
         float(apart.mean() - width),
         float(apart.mean() + width),
         _repeats(wrong, mine - 1, n_mine - 1),

@@ -132,8 +132,10 @@ def _settled(found: Findings, code: str, text: str) -> tuple[str, str]:
         return code, text
     if beside.share_mistakes:
         return code, text.replace(f"They {UNKNOWN_WHO}", str(beside))
-    if not beside.are_better or _are_doubted(found, members):
+    if _are_doubted(found, members):
         return code, text
+    if not beside.are_better:
+        return code, text.replace(UNKNOWN_WHO, f"{UNKNOWN_WHO} {beside}".rstrip())
     return WarningCode.AGREE_BY_SKILL, f"{text[: text.index('They ' + UNKNOWN_WHO)]}{beside}"
 
 
