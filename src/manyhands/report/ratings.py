@@ -302,6 +302,11 @@ def condition_of(n_measured: int) -> str:
 
 def scale_of(model: RatingMean) -> str:
     """Say on whose scale values are: with what annotators' ratings are compared."""
+    if not model.severity_sd_:
+        return (
+            "The values are plain means: each is on the scale of whoever rated the item, as "
+            "nobody's ratings are corrected."
+        )
     if n := int(model.is_known_.sum()):
         return f"The values are on the scale of the {counted(n, 'known value')}."
     people = model.reference_
@@ -309,7 +314,9 @@ def scale_of(model: RatingMean) -> str:
         who = f"all {model.n_annotators_:,} annotators on average"
     else:
         who = f"{listed(people, len(people), 3)} on average"
-    return f"The values are on the scale of {who}: who rates too high or low does so beside them."
+    return (
+        f"The values are on the scale of {who}. An annotator's severity is measured against theirs."
+    )
 
 
 def told_of_values(
