@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 import manyhands
 from manyhands import AnnotationStore, AnnotationTable, DawidSkene, RatingMean, load, registry, save
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
+from manyhands.report.ratings import scale_of
 from tests.rounding import assert_near
 
 
@@ -374,6 +375,68 @@ def test_known_values_go_before_the_reference_and_need_no_warning():
     alike = [RatingMean().fit(table, gold=gold, reference=who) for who in (None, ["anna", "ben"])]
     np.testing.assert_array_equal(alike[0].values_, alike[1].values_)
     assert abs((alike[0].values_ - value)[60:].mean() - 5) < 0.3
+
+
+@pytest.mark.parametrize("who", [[], "anna", 3, ["zoe"]])
+@pytest.mark.filterwarnings("error")
+def test_a_reference_of_nobody_who_rated_is_refused(who):
+    table = of_people_and_models()[1]
+    frame = pd.DataFrame({"task": [0], "worker": ["zoe"], "label": [8.5], "weight": [0.0]})
+    table = table.with_added(AnnotationTable.from_frame(frame, weight="weight", scale="interval"))
+    with pytest.raises(AnnotationError, match=r"reference=.*(leave reference out|give one of)"):
+        RatingMean().fit(table, reference=who)
+
+
+def test_a_reference_without_severities_is_refused():
+    with pytest.raises(AnnotationError, match=r"reference=\['anna'\] does nothing .*severity=True"):
+        RatingMean(severity=False).fit(of_people_and_models()[1], reference=["anna"])
+
+
+@pytest.mark.filterwarnings("default:no instance has ratings of two annotators")
+@pytest.mark.parametrize("n_models", [1, 2])
+def test_a_reference_that_shares_no_instance_with_the_others_is_not_used(n_models):
+    rng = np.random.default_rng(0)
+    ratings = np.full((40, 1 + n_models), np.nan)
+    ratings[:20, 0], ratings[20:, 1:] = rng.normal(5, 1, 20), rng.normal(4, 1, (20, n_models))
+    names = ["anna", "gpt-4o", "llama-3"][: 1 + n_models]
+    table = AnnotationTable.from_matrix(ratings, annotators=names, scale="interval")
+    with pytest.warns(NotIdentifiableWarning, match=r"not on the scale of reference=\['anna'\]"):
+        model = RatingMean().fit(table, reference=["anna"])
+    assert model.reference_ is None
+    beside = pd.DataFrame(
+        {"task": range(10), "worker": "gpt-4o", "label": np.round(ratings[:10, 0] - 1, 2)}
+    )
+    model.partial_fit(AnnotationTable.from_frame(beside, scale="interval"))
+    assert model.reference_ == ["anna"]
+    assert model.severity_[0] == pytest.approx(0)
+
+
+@pytest.mark.filterwarnings("default:no instance has ratings of two annotators")
+def test_texts_name_no_scale_and_no_mend_that_does_nothing():
+    ratings = np.full((6, 3), np.nan)
+    ratings[range(6), [0, 0, 1, 1, 2, 2]] = [1, 2, 3, 1.5, 2.5, 4]
+    names = ["anna", "gpt-4o", "llama-3"]
+    table = AnnotationTable.from_matrix(ratings, annotators=names, scale="interval")
+    with pytest.warns(UserWarning, match="let them rate some of the instances that models rate"):
+        model = RatingMean().fit(table)
+    assert scale_of(model).startswith("The values are plain means")
+    with pytest.warns(UserWarning, match="set severity=True and name them"):
+        model = RatingMean(severity=False).fit(of_people_and_models()[1])
+    assert scale_of(model).startswith("The values are plain means")
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_intervals_on_the_scale_of_few_people_hold_for_people_in_general(k):
+    held = []
+    for seed in range(25):
+        rng = np.random.default_rng(100 * seed + k)
+        value = rng.normal(10, 2, 40)
+        ratings = value[:, None] + rng.normal(0, 1, k + 3) + rng.normal(0, 0.7, (40, k + 3))
+        names = [*(f"p{i}" for i in range(k)), "m1", "m2", "m3"]
+        table = AnnotationTable.from_matrix(ratings, annotators=names, scale="interval")
+        ends = RatingMean().fit(table, reference=names[:k]).interval()
+        held.append(((ends[:, 0] < value) & (value < ends[:, 1])).mean())
+    assert np.mean(held) > 0.85
 
 
 # -- real ratings ---------------------------------------------------------------------------------

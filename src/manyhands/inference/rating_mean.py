@@ -17,7 +17,7 @@ of the intraclass correlation [1]_.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -82,7 +82,8 @@ class RatingMean(BaseEstimator):
         without ratings gets the mean of the others.
     value_se_ : array of shape (n_instances,)
         Standard error of ``values_``, from the noise of the ratings, the uncertainty of severities,
-        ``shared_sd_`` and, without gold, the uncertainty of the mean severity; 0 for gold.
+        ``shared_sd_`` and, without gold, the uncertainty of the mean severity, as annotators are
+        few of many (the fewer are in ``reference``, the larger it is); 0 for gold.
     mean_, median_ : arrays of shape (n_instances,)
         Plain mean and median of the ratings, for comparison; NaN without ratings.
     severity_ : array of shape (n_annotators,)
@@ -103,7 +104,9 @@ class RatingMean(BaseEstimator):
     n_measured_ : int
         Number of known values that ``shared_sd_`` is measured on.
     reference_ : list of annotator ids or None
-        Annotators on whose scale the values are; None: all, or that of known values.
+        Annotators on whose scale the values are: the mean of these stands for people like them in
+        general, whom ``value_se_`` allows for. None: that of all annotators or of known values, or,
+        where severities are not corrected, that of those who rated the instance.
     instances_, annotators_ : arrays
         Ids of the rows.
     n_annotators_, n_iter_ : int
@@ -154,6 +157,7 @@ class RatingMean(BaseEstimator):
     _gold: FloatArray | None
     _random_gold: BoolArray | None = None
     reference_: list[Any] | None = None
+    _named: list[Any] | None = None
     n_measured_: int = 0
     shared_sd_: float | None = None
 
@@ -196,8 +200,9 @@ class RatingMean(BaseEstimator):
             As in `BaseAggregator.fit`.
         reference : sequence of annotator ids, optional
             Annotators, such as people beside models, on whose scale the values are: their mean
-            severity is 0, and `partial_fit` keeps them. Default: all annotators. Known values
-            determine the scale, whatever the reference.
+            severity is 0, and `partial_fit` keeps them. Their mean stands for people in general,
+            so the values of one person's scale have wide intervals. Default: all annotators. Known
+            values determine the scale, whatever the reference.
 
         Returns
         -------
@@ -208,14 +213,16 @@ class RatingMean(BaseEstimator):
         ------
         AnnotationError
             If there are no ratings, labels are not numbers, the table is a store, ``gold`` names an
-            unknown instance or holds a value that is not finite, or ``groups`` or ``reference``
-            names an unknown annotator.
+            unknown instance or holds a value that is not finite, ``groups`` or ``reference`` names
+            an unknown annotator, or ``reference`` names nobody with ratings, or is given with
+            ``severity=False``.
 
         Warns
         -----
         NotIdentifiableWarning
             If no instance has ratings by two annotators, so that severities are not identifiable;
-            they are then set to 0.
+            they are then set to 0. If no instance has ratings by an annotator of ``reference`` and
+            by another one, so that it is not used.
         UserWarning
             If language models, by their names, are among people, and neither ``gold`` nor
             ``reference`` is given.
@@ -227,17 +234,36 @@ class RatingMean(BaseEstimator):
             table = table.with_groups(groups, table.group_rho)
         drawn = None if random_gold is None else drawn_at_random(random_gold, table)
         if reference is not None:
-            code = resolve(
-                list(reference),
-                table.annotators,
-                argument="reference",
-                vocabulary_name="the annotators",
-            )
-            reference = table.annotators[code].tolist()
-        elif gold is None:
-            _warn_of_mixed_scales(table)
+            reference = self._annotators_of(reference, table)
         known = None if gold is None else gold_values(gold, table)
-        return self._fit(table, known, drawn, reference)
+        self._fit(table, known, drawn, reference)
+        if reference is None and gold is None:
+            _warn_of_mixed_scales(table, corrects=self.severity_sd_ > 0, severity=self.severity)
+        return self
+
+    def _annotators_of(self, reference: Any, table: AnnotationTable) -> list[Any]:
+        """Return the ids of the annotators that a reference names, of whom some have ratings."""
+        if isinstance(reference, str | bytes) or not isinstance(reference, Iterable):
+            raise AnnotationError(
+                f"reference={reference!r} is no list; give one of annotators, such as "
+                f"reference=[{reference!r}]"
+            )
+        named = list(reference)
+        if not self.severity:
+            raise AnnotationError(
+                f"reference={named!r} does nothing with severity=False, as plain means are on the "
+                "scale of whoever rated the instance; leave reference out, or set severity=True"
+            )
+        code = resolve(
+            named, table.annotators, argument="reference", vocabulary_name="the annotators"
+        )
+        if not np.isin(code, table.annotator[table.weight > 0]).any():
+            raise AnnotationError(
+                f"reference={named!r} names no annotator with ratings, so values cannot be on "
+                "their scale; name annotators who rated, or leave reference out"
+            )
+        found: list[Any] = table.annotators[code].tolist()
+        return found
 
     def _fit(
         self,
@@ -246,7 +272,10 @@ class RatingMean(BaseEstimator):
         drawn: BoolArray | None,
         reference: list[Any] | None,
     ) -> Self:
-        ratings = Ratings.of(table, gold, reference)
+        ratings, used = Ratings.of(table, gold, reference), reference
+        if reference is not None and gold is None and not (self.severity and ratings.connects()):
+            _warn_of_unused(reference, self.severity)
+            ratings, used = Ratings.of(table, gold, None), None
         found = ratings.solve(self)
         value, error = ratings.values(found, precision=self.precision)
         off = ratings.off_known(self, drawn)
@@ -256,7 +285,7 @@ class RatingMean(BaseEstimator):
             inferred = np.isnan(ratings.gold) & (ratings.by_row(ratings.weight) > 0)
             error = np.where(inferred, np.hypot(error, self.shared_sd_), error)
         self.table_, self._gold, self._random_gold = table, gold, drawn
-        self.reference_ = reference
+        self.reference_, self._named = used, reference
         self.instances_, self.annotators_ = table.instances, table.annotators
         self.n_annotators_ = table.n_annotators
         self.values_, self.value_se_ = value, error
@@ -322,7 +351,7 @@ class RatingMean(BaseEstimator):
             numbers[place] = np.where(np.isnan(known), numbers[place], known)
         drawn = drawn_of_both(self._random_gold, random_gold, new, whole)
         known = None if np.isnan(numbers).all() else numbers
-        return self._fit(whole, known, drawn, self.reference_)
+        return self._fit(whole, known, drawn, self._named)
 
     def predict(self, table: Any) -> FloatArray:
         """Return the values of new or old instances, with the severities of the fit.
@@ -490,6 +519,14 @@ class Ratings(NamedTuple):
         rated = self.by_row(self.weight) > 0
         return bool(several.any() or (rated & ~np.isnan(self.gold)).any())
 
+    def connects(self) -> bool:
+        """Return whether the reference rates an instance that others rate, or nobody else rates."""
+        by_reference = self.is_reference[self.who]
+        n = len(self.gold)
+        beside = np.bincount(self.row[by_reference], minlength=n) > 0
+        beside &= np.bincount(self.row[~by_reference], minlength=n) > 0
+        return bool(beside.any() or (by_reference.all() and self.overlap()))
+
     def solve(self, model: RatingMean) -> Found:
         """Estimate severities and variances by EM."""
         known, rated = ~np.isnan(self.gold), self.by_row(self.weight) > 0
@@ -593,27 +630,60 @@ class Ratings(NamedTuple):
         share = power / total[self.row]
         doubt = self.by_row(share**2 * found.doubt[self.who])
         if np.isnan(self.gold).all():  # All values share the error of the mean severity.
+            # The annotators are few of many; the variance of severities counts as one more of them,
+            # as the squares of a few around their own mean are too small (0 for one).
             who = self.is_reference
-            doubt += (found.severity**2 + found.doubt)[who].mean() / who.sum()
+            square = ((found.severity**2)[who].sum() + found.bias) / who.sum()
+            doubt += (square + found.doubt[who].mean()) / who.sum()
         variance = np.divide(1.0, total, out=np.full(len(total), found.spread), where=total > 0)
         known = ~np.isnan(self.gold)
         error = np.where(known, 0.0, np.sqrt(variance + doubt))
         return np.where(known, self.gold, mean), error
 
 
-def _warn_of_mixed_scales(table: AnnotationTable) -> None:
+def _warn_of_unused(reference: list[Any], severity: bool) -> None:
+    """Warn where values cannot be on the scale of the reference."""
+    names = shlex.quote(",".join(map(str, reference)))
+    if severity:
+        why = (
+            "they share no instance with the other annotators, so nothing shows who rates too high "
+            "beside them. Let them rate some of the same instances, or give known values (gold=)"
+        )
+    else:
+        why = "severities are not corrected (severity=False). Set severity=True"
+    warn_caller(
+        f"the values are not on the scale of reference={reference!r}, on the command line --people "
+        f"{names}: {why}",
+        NotIdentifiableWarning,
+    )
+
+
+def _warn_of_mixed_scales(table: AnnotationTable, *, corrects: bool, severity: bool) -> None:
     """Warn where people's and language models' ratings have one mean, so nobody's scale."""
     models = undeclared_models(None, table.annotators)
     if not models.any() or models.all():
         return
     people = table.annotators[~models].tolist()
-    names = ",".join(map(str, people))
+    names = shlex.quote(",".join(map(str, people)))
+    mend = f"reference={people!r}, on the command line --people {names}"
+    scale = "all annotators on average" if corrects else "whoever rated the instance"
+    if corrects:
+        mend = f"If the others are people, name them for values on their scale: {mend}"
+    elif severity:
+        mend = (
+            "If the others are people, let them rate some of the instances that models rate, and "
+            f"name them for values on their scale: {mend}"
+        )
+    else:
+        mend = (
+            "If the others are people, set severity=True and name them for values on their "
+            f"scale: {mend}"
+        )
     warn_caller(
         f"{models.sum():,} of the {len(models):,} annotators are named like language models "
         f"({listed(table.annotators[models].tolist(), int(models.sum()), 2)}). The values are on "
-        "the scale of all annotators on average, so they are too high or too low for people if "
-        "models rate otherwise. If the others are people, name them for values on their scale: "
-        f"reference={people!r}, on the command line --people {shlex.quote(names)}"
+        f"the scale of {scale}, so they are too high or too low for people if models rate "
+        f"otherwise. {mend}"
     )
 
 
