@@ -93,10 +93,10 @@ def test_people_by_name_or_models_by_their_names(crowd):
 def test_without_a_question_the_columns_that_may_hold_it_are_named(crowd):
     note = "name the column of the questions (--question)"
     args = ("judges", "all.csv", "--groups", "kind")
-    assert f"{note}: “asked”, “document”. Otherwise" in done(*args).stdout
-    assert f"{note}: “asked”. Otherwise" in done(*args, "--cluster", "document").stdout
+    assert f"{note}, such as “asked”, “document”. Otherwise" in done(*args).stdout
+    assert f"{note}, such as “asked”. Otherwise" in done(*args, "--cluster", "document").stdout
     models = ("judges", "gpt-4o.jsonl", "llama-3.jsonl", "--people", "people.csv", "--task", "item")
-    assert f"{note}: “asked”, “document”. Otherwise" in done(*models).stdout
+    assert f"{note}, such as “asked”, “document”. Otherwise" in done(*models).stdout
 
 
 def test_no_question_is_asked_for_if_no_column_can_hold_it(crowd):
