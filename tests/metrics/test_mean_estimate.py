@@ -141,7 +141,13 @@ def test_bad_arguments_are_named(labelled, predicted, everywhere, says):
 
 @pytest.mark.parametrize(
     ("cluster", "says"),
-    [([1, 2, 3], "give one value for each of the 4 labels"), ([1, 1, 2, 2], "are in 2 clusters")],
+    [
+        ([1, 2, 3], "give one value for each of the 4 labels"),
+        ([1, 1, 2, 2], "are in 2 clusters"),
+        (["a", None, "b", None], "cluster is missing for 2 of the 4 labels, .* position 1"),
+        ([1.0, np.nan, 2.0, 3.0], "cluster is missing for 1 of the 4 labels"),
+        ([1, "a", 2, "b"], "cluster mixes strings and other values"),
+    ],
 )
 def test_bad_clusters_are_named(cluster, says):
     with pytest.raises(AnnotationError, match=says):

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from manyhands.annotations.encoding import as_values
+from manyhands.annotations.encoding import as_values, check_no_mixture, missing_mask
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics.intervals import share_interval
 from manyhands.typing import FloatArray, IntArray
@@ -103,7 +103,7 @@ def mean_estimate(
     ------
     AnnotationError
         If the arguments differ in length, are not finite, hold fewer than three labels or labelled
-        clusters, or there are more labels than items.
+        clusters, a label has no cluster, or there are more labels than items.
 
     Examples
     --------
@@ -144,6 +144,13 @@ def mean_estimate(
             raise AnnotationError(
                 f"cluster has shape {found.shape}; give one value for each of the {n} labels"
             )
+        missing = np.flatnonzero(missing_mask(found))
+        if missing.size:
+            raise AnnotationError(
+                f"cluster is missing for {missing.size:,} of the {n} labels, the first at position "
+                f"{missing[0]}; give each of them a value"
+            )
+        check_no_mixture(found, "cluster")
         group = np.unique(found, return_inverse=True)[1]
         if (n_clusters := len(np.unique(group))) < 3:
             raise AnnotationError(
