@@ -585,6 +585,22 @@ def test_only_gold_of_annotated_items_could_be_known_labels(home):
     assert "give the file as --known" not in told["test.csv"]
 
 
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_a_fit_leaves_out_the_test_items_that_several_people_labelled(home, layout):
+    rows = read_rows(home / "gold.csv")[1:]
+    header = ("task", "ann", "ben", "split")
+    people = [header, *((i, c, c, split) for i, c, split in rows)]
+    if layout == "long":
+        header = ("task", "worker", "label", "split")
+        people = [header, *((i, w, c, s) for i, c, s in rows for w in ("ann", "ben"))]
+    write_csv(home / "people.csv", people)
+    told = done(*fit_arguments("--gold", "people.csv")).stdout
+    assert "annotations of 36 items by 5 annotators" in told
+    assert "test (12)" in told
+    done(*fit_arguments("--gold", "gold.csv", out="single"))
+    assert weights_digest(home / "out") == weights_digest(home / "single")
+
+
 def test_a_method_with_a_start_leaves_no_checkpoints(home):
     short = ("--method", "crowding", "--set", "max_epochs=1")
     done(*fit_arguments(*short, out="twice"))

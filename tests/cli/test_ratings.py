@@ -10,7 +10,11 @@ import pytest
 
 import manyhands
 from manyhands import AnnotationStore, AnnotationTable, RatingMean, load
+from manyhands.cli.inputs import read_gold_option
 from manyhands.inference.identifiability import unidentified_numbers
+from manyhands.io import read_annotations
+from manyhands.io.gold_of_people import read_gold_of_people
+from manyhands.jobs.gold import match_gold, training_part
 from manyhands.report import summarize_ratings
 from manyhands.report.ratings import RATING_SECTIONS
 from tests.cli.conftest import done, refused, run
@@ -395,6 +399,11 @@ PEOPLE_SAID = {"a": (1, 2, 3), "b": (5, 5, 4), "c": (2, 2, 1), "d": (1, 4, None)
 PEOPLE_SAID |= {f"x{y}": (y, y, y) for y in range(1, 6)}
 
 
+def write(name, rows):
+    with open(name, "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
 @pytest.fixture
 def checked(tmp_path, monkeypatch):
     """Grades of eleven items by two models, and grades of nine of these by three people."""
@@ -452,6 +461,82 @@ def test_classes_that_people_leave_undecided_are_named(checked, file, option):
     said = done("aggregate", *checked, "--scale", "nominal", option, file)
     for part in ("2 of 9 items have no known label", "1, 2, 3 for item 'a'", "one more person"):
         assert part in said.stderr
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("default:.*have no known label")
+@pytest.mark.parametrize("option", ["--known", "--gold"])
+def test_where_people_are_undecided_of_every_item_none_is_said_to_be_known(checked, option):
+    write(
+        "tied.csv",
+        [
+            ("item", "ann", "ben"),
+            *((i, k % 3 + 1, (k + 1) % 3 + 1) for k, i in enumerate("abcdef")),
+        ],
+    )
+    said = done("aggregate", *checked, "--scale", "nominal", option, "tied.csv")
+    assert "6 of 6 items have no known label" in said.stderr
+    assert "So no label of the file is used. Have one more person" in said.stderr
+    assert "harder than the others" not in said.stderr
+    assert "gold" not in said.stdout
+
+
+def test_why_people_in_columns_of_their_own_cannot_be_read_is_said(checked):
+    rows = [(i, i % 3 if i % 2 else 3, i % 3) for i in range(40)]
+    write("models.csv", [("item", "rater", "score"), *((i, "m1", i % 3) for i in range(40))])
+    write("people.csv", [("item", "ann", "ben"), *rows])
+    says = ["--gold", "holds 3 (20 rows), not among the classes: 0, 1, 2"]
+    asked = (*checked, "--ordered", "--gold")
+    refused(3, "aggregate", *asked, "people.csv", says=says)
+    write("nothing.csv", [("item", "note"), *((i, f"n{i}") for i in range(40))])
+    refused(3, "aggregate", *asked, "nothing.csv", says=["there is no column"])
+
+
+SPLIT = {item: "test" if item in "abd" else "train" for item in PEOPLE_SAID}
+
+
+def with_split(file, split=SPLIT):
+    """Add a column of splits to a file of `checked`."""
+    header, *rows = list(csv.reader(Path(file).read_text().splitlines()))
+    write(file, [(*header, "split"), *((*row, split[row[0]]) for row in rows)])
+
+
+@pytest.mark.parametrize("file", ["wide.csv", "long.csv"])
+def test_the_split_of_what_several_people_labelled_is_kept(checked, file):
+    with_split(file)
+    options = {"task": "item", "worker": "rater", "label": "score"}
+    table = read_annotations("models.csv", scale="ordinal", **options)
+    gold = read_gold_of_people(Path(file), options, table)
+    assert dict(zip(gold.tasks.tolist(), gold.splits.tolist(), strict=True)) == SPLIT
+    train = training_part(table, match_gold(gold, table))
+    used = train.instances[np.unique(train.instance)].tolist()
+    assert used == [item for item in table.instances.tolist() if SPLIT.get(item) != "test"]
+
+
+@pytest.mark.parametrize("file", ["wide.csv", "long.csv"])
+def test_an_item_in_two_splits_is_named(checked, file):
+    with_split(file)
+    row = Path(file).read_text().splitlines()[1]
+    again = row.replace("ann", "dora").replace(",test", ",train")
+    Path(file).write_text(Path(file).read_text() + again + "\n")
+    twice = "column 'item' holds 'a' twice"
+    says = ["--gold", twice if file == "wide.csv" else "'a' is in two splits, 'test' and 'train'"]
+    refused(3, "aggregate", *checked, *NUMBERS, "--gold", file, says=says)
+
+
+@pytest.mark.parametrize("column", ["split", "chosen"])
+def test_a_split_of_rows_without_ids_is_refused_with_what_to_do(checked, column):
+    cell = "test" if column == "split" else "random"
+    write("rows.csv", [("ann", "ben", column), *((1 + i % 5, 5 - i % 5, cell) for i in range(20))])
+    says = [f"a column '{column}', but no column says which item", "Add a column 'task'"]
+    refused(3, "aggregate", *checked, *NUMBERS, "--gold", "rows.csv", says=says)
+
+
+def test_known_labels_of_several_people_need_no_options(checked):
+    write("few.csv", [("task", "ann", "ben"), ("a", 1, 1), ("b", 2, 2)])
+    assert read_gold_of_people(Path("few.csv"), {}).labels.tolist() == [1, 2]
+    write("few.csv", [("task", "label"), ("a", 1), ("b", 2)])
+    assert read_gold_option(Path("few.csv"), {}).labels.tolist() == [1, 2]
 
 
 def test_a_task_with_two_known_labels_and_nobodys_name_is_told_to_have_one(checked):

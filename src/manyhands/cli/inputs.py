@@ -271,7 +271,8 @@ def _columns_of_gold(path: Path, options: dict[str, Any]) -> dict[str, str]:
         header = header_of(path, {**options, "sheet": None})
     except AnnotationError:
         return {}  # The reader of known labels says what is wrong.
-    named = {name: options[name] for name in ("task", "label") if options[name] in header}
+    asked = {name: options.get(name, name) for name in ("task", "label")}
+    named = {name: column for name, column in asked.items() if column in header}
     if "label" in header or gold_column(header, named.values()) is not None:
         named.pop("label", None)
     return named
@@ -332,15 +333,16 @@ def read_gold_option(
         except AnnotationError as error:
             raise AnnotationError(f"{option} {path}: {error}") from error
         if found is not None:
-            return found
+            return found if len(found) else None  # None if all items are tied.
     multilabel = options.get("multilabel", "error")
-    classes = options["classes"] if multilabel in ("error", "none") else None
+    classes = options.get("classes") if multilabel in ("error", "none") else None
     try:
         stated: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
-        spelled = {name: options[name] for name in ("mapping", "lowercase")}
+        spelled: dict[str, Any] = {"mapping": options.get("mapping")}
+        spelled |= {"lowercase": options.get("lowercase", False)}
         own = _columns_of_gold(path, options)
         if _is_among(path, annotations):
-            own = {"task": options["task"]}  # Its labels are not known ones.
+            own = {"task": options.get("task", "task")}  # Its labels are not known ones.
         gold = read_gold(path, classes=classes, **own, **stated, **spelled)
         found = gold.of_sets(multilabel, options.get("option"))
     except AnnotationError as error:

@@ -256,7 +256,7 @@ def read_gold(
             )
         at = positions(frame, path, looked)
         frame = frame.filter(looked.tolist())
-        _refuse_repeated(frame, names["task"])
+        refuse_repeated(frame, names["task"])
         ids = make_vocabulary(frame[names["task"]].to_numpy(), f"column {names['task']!r}")
         raw = frame[names["label"]].to_numpy()
         if values is not None:
@@ -365,7 +365,7 @@ def _of_long(frame: Frame, names: dict[str, str]) -> tuple[Frame, dict[str, str]
     return frame.filter(once.tolist()), names | {"label": gold}
 
 
-def _refuse_repeated(frame: Frame, column: str) -> None:
+def refuse_repeated(frame: Frame, column: str) -> None:
     """Refuse several rows of a task, which may be those of several people."""
     first: dict[Any, int] = {}
     for i, task in enumerate(frame[column].to_list()):

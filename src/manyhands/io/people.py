@@ -156,7 +156,7 @@ def options_of_people(
     own = shared_options(options, header)
     for name in ("worker", "label"):
         if options.get(name, name) in header:
-            own[name] = options[name]
+            own[name] = options.get(name, name)
     try:
         is_long = find_name(header, "worker", own.get("worker", "worker")) in header
     except AnnotationError:
